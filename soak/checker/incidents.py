@@ -190,6 +190,8 @@ class Incidents(msgspec.Struct, eq=False, gc=False, array_like=True):
     fronts: list[tuple[int, int, int, int, int, int]] | None = None
     """Unknown writes that no read has shown yet: (writer, seq, when it was sent), and of the last message that had been
     acknowledged by then (writer, seq, when). Times are forgotten, and such a write may appear at any time."""
+    glanced: list[tuple[int, int]] | None = None
+    """What the last read showed of which nothing but the order is remembered, because `is_blind`."""
 
 
 class _HasIncidents(Protocol):

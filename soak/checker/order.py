@@ -129,6 +129,8 @@ def _changed_order(
     """Find what an earlier read had in another order, and what has appeared in front of what it had."""
     before = [*expected.names_in_order(), *expected.unsettled_names()]
     changed = _flipped(expected, before, names)
+    if expected.glanced is not None:
+        changed += _flipped(expected, [*expected.names_in_order(), *expected.glanced], names)
     # What later reads lacked, suspected or undecided, had an order in the read that showed it.
     earlier: dict[int, list[MessageId]] = {}
     for number, seq, at in expected.veiled or ():

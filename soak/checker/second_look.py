@@ -181,6 +181,7 @@ def look_again(look: Look, suspicion: Suspicion) -> Looked:
         for number, seqs in seqs_by.items()
         for seq in seqs
     ]
+    lost = [one._replace(kind=Kind.ROLLED_BACK) if _is_unacknowledged(look, one) else one for one in lost]
     awaited = [one for one in lost if _is_outcome_awaited(look, suspicion, one)]
     for number, seq in (one.place for one in awaited):
         still = Intervals(suspicion.absent[number])
@@ -199,12 +200,16 @@ def _returned(look: Look, suspicion: Suspicion, seqs_by: Seqs, missed_at: int) -
     return [Late(Kind.STALE, (number, seq), lag, detail, is_broken) for number, seqs in seqs_by.items() for seq in seqs]
 
 
+def _is_unacknowledged(look: Look, lost: Lost) -> bool:
+    """Whether nobody ever acknowledged it, so that it is missed only because a read had shown it."""
+    return lost.place[1] in look.book.writers[lost.place[0]].unknown
+
+
 def _is_outcome_awaited(look: Look, suspicion: Suspicion, lost: Lost) -> bool:
     """Whether a message is excused by when it was seen, and its acknowledgement, which dates it, may be on its way."""
     if lost.excused_by is None or lost.attempt is not None:
         return False
-    is_unknown = lost.place[1] in look.book.writers[lost.place[0]].unknown
-    return is_unknown and look.read.invoked - suspicion.last_seen <= IN_FLIGHT_GRACE_US
+    return _is_unacknowledged(look, lost) and look.read.invoked - suspicion.last_seen <= IN_FLIGHT_GRACE_US
 
 
 def is_last_word(look: Look, suspicion: Suspicion) -> bool:

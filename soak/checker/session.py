@@ -57,7 +57,7 @@ from soak.checker.partial import (
     vanished_from,
 )
 from soak.checker.read import Finding, Judgement, MessageId, Read, Rules, save
-from soak.checker.retention import begin_no_later, end_forget, expiry_of, may_have_expired, prolong, undo
+from soak.checker.retention import Undone, begin_no_later, end_forget, expiry_of, may_have_expired, prolong, undo
 from soak.checker.second_look import (
     Late,
     Look,
@@ -230,19 +230,30 @@ class SessionChecker:
             expected.doubt(attempt)
             if is_expiring and not is_past:
                 begin_no_later(expected, attempt)
+                self._doubt_what_faults_undo()
         return False
 
     def _doubt_what_faults_undo(self) -> None:
-        for window in self.store.windows():
-            self.doubt(window)
+        undone = self._undone()
+        for one in undone:
+            undo(self.book, one, undone)
 
     def doubt(self, window: FaultWindow) -> None:
         """Claim no longer what the contract lets a fault undo: not only an append may be in the tail it takes."""
-        undone, epsilon = window.undoes(self.store.rules.contract), self.store.rules.clock_epsilon_us
+        undone = self._undone_by(window)
         if undone is not None:
-            since, until = undone
-            # When a forget had ended is known at the latest: see `Forgets`.
-            undo(self.book, since - epsilon, until + 2 * epsilon, started=window.started - epsilon)
+            undo(self.book, undone, self._undone())
+
+    def _undone(self) -> list[Undone]:
+        return [one for window in self.store.windows() if (one := self._undone_by(window)) is not None]
+
+    def _undone_by(self, window: FaultWindow) -> Undone | None:
+        undone, epsilon = window.undoes(self.store.rules.contract), self.store.rules.clock_epsilon_us
+        if undone is None:
+            return None
+        since, until = undone
+        # When a forget had ended is known at the latest: see `Forgets`.
+        return Undone(since - epsilon, until + 2 * epsilon, window.started - epsilon)
 
     # -- which read is needed next --
 

@@ -172,6 +172,30 @@ def test_a_sliding_life_lasts_as_long_as_the_own_send_of_a_message_whatever_a_fa
     assert session.shows(3.8, 1, 3) == {(Kind.LOST, 2)}
 
 
+def test_what_was_answered_before_the_tail_of_a_fault_has_prolonged_a_life() -> None:
+    session = CheckedSession(Contract(ttl_seconds=3.0, crash_loss_seconds=0.5))
+    for seq, at in ((1, 0.1), (2, 2.0), (3, 4.0), (4, 4.6)):
+        session.told(seq, at, at + 0.1)
+    assert session.shows(4.8, 1, 2, 3, 4) == set()
+    session.crash(5.0, 5.1)  # which may have taken 4, and not 3
+    assert session.shows(5.5, 1, 3) == set()
+    session.sweep()
+    assert session.shows(6.1, 1, 3) == {(Kind.ROLLED_BACK, 2)}
+
+
+def test_what_an_earlier_fault_may_have_taken_has_not_prolonged_a_life() -> None:
+    """The first crash takes 2, and the second one 3: the life ends three seconds after 1."""
+    session = CheckedSession(Contract(ttl_seconds=3.0, crash_loss_seconds=0.5))
+    session.told(1, 0.1, 0.2)
+    session.told(2, 1.0, 1.1)
+    session.crash(1.3, 1.4)
+    session.told(3, 2.0, 2.1)
+    session.crash(2.4, 2.5)
+    assert session.shows(3.2) == set()
+    session.sweep()
+    assert session.shows(3.9) == set()
+
+
 def window_of(session: CheckedSession, at: float, *seen: int) -> set[tuple[Kind, int]]:
     """Judge a participant's read of the last three by the last full read."""
     acked = [(0, seq, seq * SECOND - 10, seq * SECOND) for seq in range(1, int(at) + 1)]
@@ -329,13 +353,40 @@ def test_an_unknown_append_that_was_seen_in_an_old_life_has_not_begun_the_next()
     assert session.shows(3.6) == {(Kind.ROLLED_BACK, 3)}
 
 
-def test_an_unknown_append_that_was_seen_late_may_have_begun_a_life_or_the_next() -> None:
+@pytest.mark.parametrize("is_read_between", [True, False])
+def test_a_life_that_an_unknown_append_began_is_over_when_a_read_had_shown_that_long_before(
+    is_read_between: bool,
+) -> None:
+    for duplicates, reported in ((Duplicates.EXACTLY_ONCE, {(Kind.LOST, 2)}), (Duplicates.AT_LEAST_ONCE, set())):
+        session = CheckedSession(Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE, duplicates=duplicates))
+        assert session.shows(0.2, 1) == set()
+        session.told(1, 0.1, 0.3, Outcome.UNKNOWN)
+        session.told((1, 1), 1.0, 1.1)
+        if is_read_between:
+            assert session.shows(2.45) == set()
+        session.told(2, 2.5, 2.6)
+        assert session.shows(3.5) == set()
+        assert session.shows(4.2) == reported
+
+
+def test_two_orders_are_compared_although_an_append_between_the_reads_has_begun_a_new_life() -> None:
     session = CheckedSession(Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE))
     session.told(1, 0.0, 0.1)
-    assert session.shows(2.2, 2) == set()
-    session.told(3, 2.5, 2.6)
-    session.told(2, 0.5, 0.9, Outcome.UNKNOWN)
-    assert session.shows(2.8) == session.shows(3.6) == set()
+    session.told((1, 1), 1.0, 1.1, Outcome.UNKNOWN)
+    assert session.shows(2.4, 2, (1, 1)) == set()
+    session.told(2, 1.9, 2.3)
+    assert session.shows(2.6, (1, 1), 2) == {(Kind.REORDERED, 2)}
+
+
+def test_an_unknown_append_that_was_seen_late_may_have_begun_a_life_or_the_next() -> None:
+    for is_told_first in (True, False):
+        session = CheckedSession(Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE))
+        session.told(1, 0.0, 0.1)
+        assert session.shows(2.2, 2) == set()
+        appends = [(2, 0.5, 0.9, Outcome.UNKNOWN), (3, 2.5, 2.6, Outcome.OK)]
+        for append in appends if is_told_first else reversed(appends):
+            session.told(*append)
+        assert session.shows(2.8) == session.shows(3.6) == set()
 
 
 @pytest.mark.parametrize("expiry", Expiry)
@@ -473,6 +524,77 @@ def test_two_orders_of_what_is_in_flight_are_compared_although_a_read_in_a_shado
     assert session.shows(2.4, (1, 1), 1) == set()
     session.sweep()
     assert (Kind.REORDERED, 1) in session.shows(4.0, 1, (1, 1))
+
+
+def test_lateness_stays_suspected_when_a_read_in_a_shadow_was_under_way_as_the_outcome_came() -> None:
+    session = CheckedSession(BEHIND, reads_replica=True)
+    assert session.shows(1.0) == set()
+    session.crash(1.2, 1.3, caught_up=2.0)
+    late = session.read(1.5)
+    session.told(1, 0.1, 0.2)
+    session.checker.observe(late)
+    session.sweep()
+    assert session.shows(3.0, 1) == {(Kind.STALE, 1)}
+
+
+def test_what_a_read_lacked_before_a_forget_was_sent_and_one_before_its_outcome_shows_was_late() -> None:
+    session = CheckedSession()
+    assert session.shows(1.0) == set()
+    session.told(1, 0.1, 0.2)
+    session.intends_forget(1.5)
+    assert session.shows(2.0, 1) == {(Kind.STALE, 1)}
+
+
+@pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.UNKNOWN])
+def test_what_was_shown_late_before_a_forget_is_reported_though_that_has_happened_since(outcome: Outcome) -> None:
+    session = CheckedSession()
+    assert session.shows(1.0) == session.shows(2.0, 1) == set()
+    session.told(1, 0.1, 0.2)
+    session.intends_forget(2.5)
+    session.forgot(2.5, 2.6, outcome)
+    assert session.shows(3.0) == {(Kind.STALE, 1)}
+
+
+def test_what_was_forgotten_and_shown_is_resurrected_also_if_it_has_gone_when_its_outcome_comes() -> None:
+    session = CheckedSession()
+    session.intends_forget(1.0)
+    session.forgot(1.0, 1.1)
+    assert session.shows(2.0, 1) == session.shows(2.2) == set()
+    session.told(1, 0.1, 0.2)
+    assert session.shows(2.4) == {(Kind.RESURRECTED, 1)}
+
+
+def test_what_was_forgotten_and_shown_is_resurrected_also_if_a_forget_in_doubt_may_have_taken_it_since() -> None:
+    session = CheckedSession()
+    session.told(1, 0.1, 0.2)
+    session.intends_forget(1.0)
+    assert session.shows(2.0, 1) == set()
+    session.intends_forget(2.5)
+    session.forgot(2.5, 2.6, Outcome.UNKNOWN)
+    assert session.shows(3.0) == set()
+    session.forgot(1.0, 1.1)
+    assert session.shows(4.0) == {(Kind.RESURRECTED, 1)}
+
+
+def test_two_orders_behind_a_forget_are_compared_also_where_reads_may_be_behind_for_ever() -> None:
+    for duplicates, reported in ((Duplicates.EXACTLY_ONCE, {(Kind.REORDERED, 1)}), (Duplicates.AT_LEAST_ONCE, set())):
+        session = CheckedSession(Contract(reads=Reads.EVENTUAL, duplicates=duplicates))
+        session.intends_forget(0.1)
+        session.forgot(0.1, 0.2)
+        assert session.shows(1.0, (1, 1), 1) == set()
+        assert session.shows(2.0, 1, (1, 1)) == reported
+
+
+def test_what_nobody_acknowledged_and_a_read_in_a_shadow_showed_is_rolled_back_and_not_lost() -> None:
+    session = CheckedSession(msgspec.structs.replace(BEHIND, retained_messages=2), reads_replica=True)
+    session.intends_forget(0.1)
+    session.told(1, 0.5, 0.6, Outcome.UNKNOWN)
+    session.crash(0.9, 1.0, caught_up=1.5)
+    assert session.shows(1.2, 1) == set()
+    session.forgot(0.1, 0.2)
+    session.sweep()
+    assert session.shows(3.0) == set()
+    assert session.shows(5.0) == {(Kind.ROLLED_BACK, 1)}
 
 
 def test_what_the_primary_alone_showed_in_flight_is_a_phantom_if_it_is_refused() -> None:
