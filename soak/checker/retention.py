@@ -7,7 +7,7 @@ erased is not missed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from soak.checker.contract import Duplicates, Expiry, Order
@@ -336,7 +336,7 @@ class Undone(NamedTuple):
     """When the fault did: what a read showed before that is as it was."""
 
 
-def undo(expected: ExpectedSession, undone: Undone, by_any: Iterable[Undone] = ()) -> None:
+def undo(expected: ExpectedSession, undone: Undone, by_any: Callable[[], Sequence[Undone]]) -> None:
     """Claim no longer what a fault may have undone; what none of them may have undone prolonged a life all the same."""
     since, until, started = undone
     forgets, span = expected.forgets, expected.span
@@ -353,7 +353,7 @@ def undo(expected: ExpectedSession, undone: Undone, by_any: Iterable[Undone] = (
         span = expected.span = span._replace(first_ended=NEVER)
     if span is not None and since <= span.last_ended and span.last_sent <= until:
         begun = span.first_sent if span.first_sent < NEVER else 0
-        kept = _kept_sent(expected, span, (undone, *by_any))
+        kept = _kept_sent(expected, span, (undone, *by_any()))
         expected.span = span._replace(last_sent=max([begun, *kept]))
 
 
@@ -482,7 +482,8 @@ def _part_superseded(
 ) -> tuple[dict[int, Intervals], dict[int, Intervals]]:
     """Part what is missing where too few stand: so many may be newer that a message had to go, or it had to stay."""
     is_ordered = rules.contract.order is not Order.NONE
-    at = {place: index for index, place in enumerate(expected.names_in_order())} if is_ordered else {}
+    shown = (*expected.names_in_order(), *expected.unsettled_names()) if is_ordered else ()
+    at = {place: index for index, place in enumerate(shown)}
     times = {(one.writer, one.seq): one for one in (*expected.recent, *expected.pending)}
     retained = rules.contract.retained_messages or 0
     absent: dict[int, Intervals] = {}

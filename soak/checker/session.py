@@ -234,15 +234,14 @@ class SessionChecker:
         return False
 
     def _doubt_what_faults_undo(self) -> None:
-        undone = self._undone()
-        for one in undone:
-            undo(self.book, one, undone)
+        for window in self.store.windows():
+            self.doubt(window)
 
     def doubt(self, window: FaultWindow) -> None:
         """Claim no longer what the contract lets a fault undo: not only an append may be in the tail it takes."""
         undone = self._undone_by(window)
         if undone is not None:
-            undo(self.book, undone, self._undone())
+            undo(self.book, undone, self._undone)
 
     def _undone(self) -> list[Undone]:
         return [one for window in self.store.windows() if (one := self._undone_by(window)) is not None]

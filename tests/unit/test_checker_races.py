@@ -111,6 +111,15 @@ def test_where_no_order_is_promised_the_place_of_a_message_does_not_say_how_old_
     assert absent(talk.judge(6.0, 1, 2)) == {1: [1]}
 
 
+def test_what_was_shown_in_flight_behind_another_does_not_make_room_for_that() -> None:
+    talk = Talk(Rules(contract=Contract(retained_messages=2)), writers=2)
+    talk.ack(1, 1.0)
+    assert talk.judge(2.0, 1, (1, 1)).is_clean
+    talk.ack(1, 2.5, writer=1, sent=0.5)
+    talk.ack(2, 3.0)
+    assert absent(talk.judge(4.0, 2)) == {1: [1]}
+
+
 def taken(talk: Talk, first_missed: float, window: FaultWindow, *, last_seen: float = 0.0) -> list[Lost]:
     """Read nothing, twice: say what was lost, and by what it is excused."""
     read = talk.read(first_missed)
