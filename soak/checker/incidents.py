@@ -48,6 +48,8 @@ class Suspicion(msgspec.Struct, kw_only=True):
     """The primary had shown it, which is behind nothing."""
     is_shadowed: bool = False
     """It was a read of a replica in the shadow of a fault: how fresh that is nobody promises."""
+    witnessed: list[tuple[int, int, int]] = []
+    """What participants saw of it, which had survived the faults before that: (writer, seq, when it was asked for)."""
 
     @property
     def is_over(self) -> bool:

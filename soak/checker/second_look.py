@@ -336,6 +336,9 @@ def _lost(
     if kind is Kind.ROLLED_BACK:
         is_any_time = behind is None or suspicion.seen_in_shadow
         last_seen = suspicion.seen_since if is_any_time else max(0, suspicion.last_seen - (behind or 0))
+    staleness = look.rules.contract.staleness_us
+    by_others = [at - staleness for *one, at in suspicion.witnessed if tuple(one) == place and staleness is not None]
+    witnessed = max(by_others, default=0)
     applied = _applied_by(look.book, suspicion, kind, place, attempt)
     # What is dated by such a read may be of any time since the one it may be behind to.
     earliest = last_seen if applied == suspicion.last_seen else applied
@@ -349,7 +352,7 @@ def _lost(
             continue  # the server that was started again acknowledged it, and has not died since
         # It may have taken it if it had begun before it was missed, and was not survived by it.
         begun = window.started - epsilon <= suspicion.returned or not _was_due(attempt, suspicion, look.rules)
-        survived = window.ended is not None and last_seen > window.ended + epsilon
+        survived = window.ended is not None and max(last_seen, witnessed) > window.ended + epsilon
         dated = applied
         if applied is not None and earliest is not None and window.ended is not None:
             dated = max(earliest, min(applied, window.ended))

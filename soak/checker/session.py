@@ -52,6 +52,7 @@ from soak.checker.partial import (
     judge_glance,
     judge_search,
     judge_seen,
+    places_in,
     search_again,
     seen_in_flight,
     vanished_from,
@@ -539,8 +540,19 @@ class SessionChecker:
         observed = self._report_seen(seen, before)
         self._note_survivors(self._seen_unknown(read))
         self._glimpse(read)
+        self._witness(read)
         self._suspect_vanished(read, seen.places, observed.events)
         return observed
+
+    def _witness(self, read: Read) -> None:
+        """Note what a participant saw of what is suspected: no fault that was over by then has taken it."""
+        expected, store = self.book, self.store
+        if not expected.suspicions or store.is_shadowed(read.invoked, read.returned):
+            return
+        shown = places_in(read, expected.session, store.author.run)
+        for one in expected.suspicions:
+            seen = [place for place in shown if place[1] in Intervals(one.absent.get(place[0], []))]
+            one.witnessed = [*one.witnessed, *((number, seq, read.invoked) for number, seq in seen)]
 
     def _suspect_vanished(
         self, read: Read, seen: list[MessageId], events: list[Event], *, by_primary: bool = False

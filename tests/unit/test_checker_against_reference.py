@@ -161,6 +161,7 @@ ONCE_OTHERWISE_IN_FAILOVERS = {
     8_100_039_368: "shown late, and forgotten before the next read",
     8_100_046_310: "an unknown append is all that a fault has certainly left of a life",
     8_400_003_024: "the primary lacked it in a failover, and a replica showed it once more",
+    8_400_010_902: "a participant saw that it had survived a failover",
     8_400_013_516: "its outcome came while a read in a shadow was under way",
     8_410_008_358: "a window with room, where copies may stand",
     8_100_004_122: "an unknown write that was shown in an old life has not begun the next one",

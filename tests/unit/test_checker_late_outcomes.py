@@ -616,6 +616,21 @@ def test_what_a_replica_showed_and_hides_while_the_primary_has_it_is_non_monoton
     assert session.reported(observed) == {(Kind.NON_MONOTONIC, 1)}
 
 
+@pytest.mark.parametrize(("seen_at", "reported"), [(1.05, set()), (1.3, {(Kind.LOST, 2)})])
+def test_what_a_participant_saw_after_a_fault_was_not_taken_by_that(
+    seen_at: float, reported: set[tuple[Kind, int]]
+) -> None:
+    session = CheckedSession(TAIL)
+    session.told(1, 0.1, 0.2)
+    session.told(2, 0.9, 1.0)
+    seen = session.read(seen_at, 1, 2)
+    session.crash(1.1, 1.2)
+    assert session.shows(2.0, 1) == set()
+    session.checker.observe_participant(seen, 3, [])
+    session.sweep()
+    assert session.shows(3.0, 1) == reported
+
+
 @pytest.mark.parametrize("contract", [BEHIND, Contract(reads=Reads.EVENTUAL)], ids=["bounded", "eventual"])
 def test_what_a_participant_saw_in_flight_is_rolled_back_if_the_primary_lacks_it(contract: Contract) -> None:
     session = CheckedSession(contract, asks_primary=True, reads_replica=True)
