@@ -350,8 +350,11 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
             and attempt.seq not in book.acked
         ):
             # A read had shown it behind the forget, as its time says now. Where it stood among what else that read
-            # showed is not known any more, so it counts as one of a moment before.
-            self.veiled = [*(self.veiled or ()), (*seen[-1][:2], seen[-1][2] - 1)]
+            # showed is not known any more, so it counts as one of a moment before, which it shares with nothing.
+            moments, at = {one[2] for one in self.veiled or ()}, seen[-1][2] - 1
+            while at in moments:
+                at -= 1
+            self.veiled = [*(self.veiled or ()), (*seen[-1][:2], at)]
 
     def is_of_earlier_life(self, attempt: Attempt) -> bool:
         """Whether a read had shown a message in a life that may be over, before another one began."""
@@ -412,6 +415,7 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
     unexplained = Noted[int](0)
     searched = Noted[int](0)
     glanced = Noted[list[tuple[int, int]] | None](None)
+    answered = Noted[list[tuple[int, int, int]] | None](None)
     fronts = Noted[list[tuple[int, int, int, int, int, int]] | None](None)
 
     # -- what is known of it --

@@ -32,7 +32,11 @@ def prolong(expected: ExpectedSession, attempt: Attempt, rules: Rules) -> None:
         # It was under way when the new life began, and may have been the last thing said in the old one.
         expected.writer(attempt.writer).excuse(Intervals([attempt.seq, attempt.seq]))
         if attempt.ended < expected.span.reborn:
-            return  # its outcome came late, and it belongs to the old one
+            # Its outcome came late, and it belongs to the old one, or to one that it had begun and that goes on.
+            own = Lifespan(attempt.sent, attempt.ended, attempt.sent, attempt.ended)
+            if _latest_end(own, rules) >= expected.span.first_sent:
+                expected.span = expected.span._replace(first_sent=min(expected.span.first_sent, attempt.sent))
+            return
     extend(expected, attempt)
 
 

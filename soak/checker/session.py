@@ -65,6 +65,7 @@ from soak.checker.second_look import (
     Seqs,
     breaks_freshness,
     is_last_word,
+    lacks_all,
     lacks_still,
     late_detail,
     look_again,
@@ -359,9 +360,13 @@ class SessionChecker:
             look = self._look(earlier, read, judgement, rules)
             look = look._replace(primary=primary, primary_judged=primary_judged)
             self._resolve(suspicion, look, events)
-        if primary is not None:
+        if primary is not None and primary_judged is not None:
             self._glimpse(primary)
             self._note_survivors_in(primary)
+            self._note_answered(primary)
+            if store.is_calm() and store.is_of_primary(primary):
+                for suspicion in (*known, *opened):
+                    suspicion.is_lacked_by_primary = lacks_all(suspicion, primary_judged)
         if known:
             expected.drop_excused()
         expected.suspicions = [one for one in (*known, *opened) if not one.is_over] or None
@@ -420,6 +425,8 @@ class SessionChecker:
             until = expected.last_returned if one.last_seen == expected.last_read else one.last_seen
             one.seen_in_shadow = self.store.is_shadowed(one.last_seen, until)
             one.seen_since = self.store.shadowed_since(one.last_seen, until)
+            answered = expected.answered or ()
+            one.witnessed = [of for of in answered if of[1] in Intervals(one.absent.get(of[0], []))]
         return opened
 
     def _take_in(self, judgement: Judgement, read: Read, rules: Rules) -> Verified:
@@ -546,13 +553,24 @@ class SessionChecker:
 
     def _witness(self, read: Read) -> None:
         """Note what a participant saw of what is suspected: no fault that was over by then has taken it."""
-        expected, store = self.book, self.store
-        if not expected.suspicions or store.is_shadowed(read.invoked, read.returned):
+        expected, store, staleness = self.book, self.store, self.store.rules.contract.staleness_us
+        if not expected.suspicions or staleness is None or store.is_shadowed(read.invoked, read.returned):
             return
         shown = places_in(read, expected.session, store.author.run)
         for one in expected.suspicions:
             seen = [place for place in shown if place[1] in Intervals(one.absent.get(place[0], []))]
-            one.witnessed = [*one.witnessed, *((number, seq, read.invoked) for number, seq in seen)]
+            one.witnessed = [*one.witnessed, *((*place, read.invoked - staleness) for place in seen)]
+
+    def _note_answered(self, primary: Read) -> None:
+        """Remember what the primary shows and nobody acknowledged: if it is missed later, its answer dates it."""
+        expected, store = self.book, self.store
+        shown = places_in(primary, expected.session, store.author.run) if store.is_of_primary(primary) else ()
+        writers = {place: expected.find_writer(place[0]) for place in shown}
+        expected.answered = [
+            (*place, primary.invoked)
+            for place, writer in writers.items()
+            if writer is not None and not writer.bears_order(place[1])
+        ] or None
 
     def _suspect_vanished(
         self, read: Read, seen: list[MessageId], events: list[Event], *, by_primary: bool = False

@@ -33,18 +33,20 @@ ASKED = (
 AGREED = 1_600
 DRAWN_MIN = 5_000
 """So many new ones are drawn in a run of everything, half of them flawed."""
-OTHER_KINDS_PER = 4_000
+OTHER_KINDS_PER = 10_000
 """Of so many flawed histories that are drawn, one may be judged otherwise, and one more."""
 OTHER_KINDS_MIN = 2
 """In each part of a run of everything so many may be: eight draws must not fail by chance."""
 ONCE_ACCUSED = {
     500_005_049: "only a read that may be behind has dated it",
+    8_510_000_012: "a participant saw two in flight behind a forget, and their outcomes came in another order",
     5_001_378: "an unknown write was shown, and reads that may be behind lacked it until a forget",
     5_004_371: "an unknown write was shown, and the next read, which may be behind, lacked it",
 }
 """Correct histories that an earlier checker accused, or one without a line that only these miss."""
 ONCE_ACCUSED_IN_FAILOVERS = {
     144_053_797_067: "its outcome came in the next failover, and no read had shown it",
+    8_520_007_139: "an outcome came late, of what had begun the life in which the next was said",
     354_971_784_371: "a read had shown that a life went on, when the outcome of an earlier append came",
     6_118_011_392: "seen in flight by a participant of a replica, which the verifier's next read may be behind",
     4_110_001_310: "its outcome came when the read of an old primary that had shown it was kept only in part",
@@ -162,6 +164,9 @@ ONCE_OTHERWISE_IN_FAILOVERS = {
     8_100_046_310: "an unknown append is all that a fault has certainly left of a life",
     8_400_003_024: "the primary lacked it in a failover, and a replica showed it once more",
     8_400_010_902: "a participant saw that it had survived a failover",
+    8_500_005_102: "a replica may have been behind, and the primary lacked it, too",
+    8_500_008_978: "the primary showed in flight, after a failover, what was gone later",
+    8_500_015_322: "two went while nothing was decided, and a read after the failover had shown one of them",
     8_400_013_516: "its outcome came while a read in a shadow was under way",
     8_410_008_358: "a window with room, where copies may stand",
     8_100_004_122: "an unknown write that was shown in an old life has not begun the next one",

@@ -420,6 +420,14 @@ def test_what_is_told_late_and_belongs_to_a_life_that_is_over_is_not_expected_in
     assert session.shows(5.7) == {(Kind.ROLLED_BACK, 1)}
 
 
+def test_what_is_told_late_may_have_begun_the_life_in_which_the_next_was_said() -> None:
+    session = CheckedSession(Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE))
+    session.told(1, 0.0, 0.1)
+    session.told(3, 3.0, 3.1)
+    session.told(2, 1.9, 2.2)
+    assert session.shows(4.3) == session.shows(4.8) == set()
+
+
 def test_an_unknown_append_that_was_seen_long_ago_does_not_date_the_end_of_a_life() -> None:
     """The life began by the acknowledgement of 2: what is said at 60.3 may be in it, and gone with it."""
     session = CheckedSession(Contract(ttl_seconds=60.0, expiry=Expiry.ABSOLUTE))
@@ -585,6 +593,31 @@ def test_two_orders_behind_a_forget_are_compared_also_where_reads_may_be_behind_
         assert session.shows(2.0, 1, (1, 1)) == reported
 
 
+def test_outcomes_of_what_a_participant_saw_behind_a_forget_come_in_any_order() -> None:
+    session = CheckedSession()
+    session.intends_forget(0.1)
+    session.forgot(0.1, 0.2)
+    assert session.shows(1.0, 1, 2) == set()
+    session.checker.observe_participant(session.read(0.8, 1, 2), 3, [])
+    session.told(2, 0.5, 0.6, Outcome.UNKNOWN)
+    session.told(1, 0.3, 0.4, Outcome.UNKNOWN)
+    assert session.shows(2.0, 1, 2) == set()
+
+
+def test_of_what_was_missed_while_nothing_was_decided_each_is_dated_by_the_read_that_had_shown_it() -> None:
+    session = CheckedSession(TAIL)
+    session.told(1, 0.1, 0.2)
+    assert session.shows(0.5, 1) == set()
+    session.told(2, 0.6, 0.7)
+    session.crash(0.8, 0.9)
+    session.intends_forget(1.0)
+    assert session.shows(1.2, 2) == session.shows(1.4) == set()
+    session.forgot(1.0, 1.1, Outcome.FAILED)
+    session.sweep()
+    assert session.shows(2.0) == set()
+    assert session.shows(3.0) == {(Kind.ROLLED_BACK, 1), (Kind.ROLLED_BACK, 2)}
+
+
 def test_what_nobody_acknowledged_and_a_read_in_a_shadow_showed_is_rolled_back_and_not_lost() -> None:
     session = CheckedSession(msgspec.structs.replace(BEHIND, retained_messages=2), reads_replica=True)
     session.intends_forget(0.1)
@@ -629,6 +662,36 @@ def test_what_a_participant_saw_after_a_fault_was_not_taken_by_that(
     session.checker.observe_participant(seen, 3, [])
     session.sweep()
     assert session.shows(3.0, 1) == reported
+
+
+@pytest.mark.parametrize(("lacked", "reported"), [((), {(Kind.STALE, 2)}), ((2,), set())])
+def test_what_the_primary_lacked_was_missing_also_within_the_bound_of_a_replica(
+    lacked: tuple[int, ...], reported: set[tuple[Kind, int]]
+) -> None:
+    session = CheckedSession(BEHIND, asks_primary=True, reads_replica=True)
+    session.told(1, 0.1, 0.2)
+    assert session.shows(1.0) == set()
+    session.told(2, 1.6, 1.7)
+    late, primary = session.read(2.0), session.read(2.1, *lacked)
+    assert session.reported(session.checker.observe(late, primary)) == {(Kind.LOST, 1)}
+    assert session.shows(4.0, 2) == reported
+
+
+@pytest.mark.parametrize(("answer", "reported"), [((3,), {(Kind.ROLLED_BACK, 3)}), ((), set())])
+def test_what_the_primary_showed_in_flight_after_a_fault_was_not_taken_by_that(
+    answer: tuple[int, ...], reported: set[tuple[Kind, int]]
+) -> None:
+    session = CheckedSession(msgspec.structs.replace(TAIL, reads=Reads.EVENTUAL), asks_primary=True, reads_replica=True)
+    session.told(1, 0.1, 0.2)
+    assert session.shows(1.0) == set()
+    session.crash(1.1, 1.2, caught_up=1.3)
+    assert session.shows(1.5) == set()
+    session.sweep()
+    session.checker.observe(session.read(2.1, 3), session.read(2.2, *answer))
+    assert session.shows(3.0) == set()
+    observed = session.checker.observe(session.read(4.0), session.read(4.1))
+    assert session.reported(observed) >= reported
+    assert ((Kind.ROLLED_BACK, 3) in session.reported(observed)) is bool(reported)
 
 
 @pytest.mark.parametrize("contract", [BEHIND, Contract(reads=Reads.EVENTUAL)], ids=["bounded", "eventual"])
