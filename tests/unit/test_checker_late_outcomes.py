@@ -425,7 +425,7 @@ def test_what_is_told_late_may_have_begun_the_life_in_which_the_next_was_said() 
     session.told(1, 0.0, 0.1)
     session.told(3, 3.0, 3.1)
     session.told(2, 1.9, 2.2)
-    assert session.shows(4.3) == session.shows(4.8) == set()
+    assert session.shows(4.3) == session.shows(4.9) == set()
 
 
 def test_an_unknown_append_that_was_seen_long_ago_does_not_date_the_end_of_a_life() -> None:
