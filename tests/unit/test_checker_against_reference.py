@@ -33,7 +33,7 @@ ASKED = (
 AGREED = 1_600
 DRAWN_MIN = 5_000
 """So many new ones are drawn in a run of everything, half of them flawed."""
-OTHER_KINDS_PER = 10_000
+OTHER_KINDS_PER = 4_000
 """Of so many flawed histories that are drawn, one may be judged otherwise, and one more."""
 OTHER_KINDS_MIN = 2
 """In each part of a run of everything so many may be: eight draws must not fail by chance."""
