@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from soak.checker.contract import Duplicates
 from soak.checker.expected_session import (
     IN_FLIGHT_GRACE_US,
     NO_ATTEMPTS,
@@ -115,7 +116,7 @@ def absorb(
         # Thinned out, and never cut: whose times are gone would count as too old for a crash to take.
         expected.recent = thinned(expected.recent, expected.recent[-RECENT_MAX // 2].ended)
     if not is_usual or judgement.unsettled or expected.unsettled is not None:
-        _remember_unsettled(expected, judgement, read, rules.contract.staleness_us, shown, veiled)
+        _remember_unsettled(expected, judgement, read, rules, shown, veiled)
     if not is_usual:
         expected.dirty = expected.shown_late = expected.revived = None
         expected.is_order_open = False
@@ -146,12 +147,16 @@ def _stand_and_excuse(expected: ExpectedSession, judgement: Judgement, read: Rea
     shown = set(expected.names_in_order()) if judgement.replaces and judgement.unsettled else set()
     shown |= in_front_of_tail(expected, judgement)
     if judgement.replaces:
-        _veil(expected, judgement)
+        _veil(expected, judgement, read)
         expected.restand_runs(judgement.fresh)
     else:
         expected.stand_runs(judgement.fresh)
     for number, seqs in judgement.excused.items():
         expected.writers[number].excuse(seqs)
+    for one in expected.unsettled or () if judgement.excused else ():
+        writer = expected.writers[one.writer]
+        if one.seq in writer.unknown and one.seq in writer.excused:
+            writer.acked.add(one.seq)  # it was seen, and is rightly gone
     _end_excuses(expected, judgement, read, rules)
     for number, seq in judgement.spoiled:
         if seq not in expected.writers[number].standing:
@@ -188,9 +193,13 @@ def _note_glimpsed(expected: ExpectedSession, judgement: Judgement, read: Read) 
     expected.glimpsed = awaited[-VEILED_MAX:] or None
 
 
-def _veil(expected: ExpectedSession, judgement: Judgement) -> None:
-    """Keep in mind what earlier reads had shown and this one lacks, until it is decided whether it may."""
-    if not judgement.is_undecided:
+def _veil(expected: ExpectedSession, judgement: Judgement, read: Read) -> None:
+    """Keep in mind what earlier reads had shown and this one lacks, until it is decided whether it may.
+
+    What is excused, too, while a forget is under way: it may turn out to have been shown behind that.
+    """
+    is_awaited = expected.forgets is not None and expected.forgets.is_awaited(read.returned)
+    if not (judgement.is_undecided or is_awaited):
         expected.veiled = None
         return
     here = {*names_in(judgement.fresh), *judgement.unsettled}
@@ -280,12 +289,14 @@ def _remember_unsettled(
     expected: ExpectedSession,
     judgement: Judgement,
     read: Read,
-    staleness_us: int | None,
+    rules: Rules,
     shown: set[MessageId],
     veiled: list[MessageId],
 ) -> None:
     """Remember what is seen and not settled, in its order, each since when a read has shown it."""
+    staleness_us = rules.contract.staleness_us
     was_blind, expected.is_blind = expected.is_blind, _may_show_the_forgotten(expected, read, staleness_us)
+    expected.glanced = None
     if expected.is_blind and judgement.unsettled:
         # Seen is seen, if it is refused.
         in_flight = [place for place in judgement.unsettled if expected.writers[place[0]].is_in_flight(place[1])]
@@ -299,8 +310,15 @@ def _remember_unsettled(
             if place in sent and expected.forgets is not None and not expected.forgets.may_erase(sent[place])
         ]
         expected.veiled = [*(expected.veiled or ()), *behind] or None
-    if not judgement.unsettled or expected.is_blind:
+    if not judgement.unsettled:
         expected.unsettled = None
+        return
+    if expected.is_blind:
+        if rules.contract.duplicates is Duplicates.EXACTLY_ONCE:
+            expected.glanced = judgement.unsettled
+        # What an earlier read had shown, which was not behind, stays as that one showed it.
+        still = set(judgement.unsettled)
+        expected.unsettled = [one for one in expected.unsettled or () if (one.writer, one.seq) in still] or None
         return
     lacked = (0, 0) if was_blind else (expected.last_read, expected.last_returned)
     known = {(one.writer, one.seq): one for one in expected.unsettled or ()}

@@ -263,7 +263,7 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
             return
         for one in self.unsettled or ():
             is_it = (one.writer, one.seq) == (attempt.writer, attempt.seq)
-            if is_it and attempt.ended < one.lacked and not self._is_around_forget(attempt):
+            if is_it and attempt.ended < one.lacked and not self._is_around_forget(attempt, one.lacked_returned):
                 self.shown_late = [*(self.shown_late or ()), (attempt, one.lacked, one.lacked_returned, one.was_seen)]
 
     def _place_around_forgets(self, attempt: Attempt) -> None:
@@ -272,7 +272,7 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
         if self.forgets is not None and self.forgets.has_erased(attempt.ended):
             writer.excuse(seqs)
             writer.gone = united(writer.gone, seqs)
-            if (attempt.writer, attempt.seq) in self.unsettled_names():
+            if self._was_seen_behind_forget(attempt):
                 self.revived = [*(self.revived or ()), (attempt.writer, attempt.seq)]
         elif self._may_be_erased(attempt):
             writer.excuse(seqs)
@@ -283,18 +283,30 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
             return False
         if self.forgets.may_happen or self.forgets.is_undone:
             return True
-        if (attempt.writer, attempt.seq) in self.unsettled_names():
-            return False
-        seen = [one.seen for one in self.suspicions or () if one.last_seen > self.forgets.ended]
-        return not any(_is_in(one, attempt.writer, attempt.seq) for one in seen)
+        return not self._was_seen_behind_forget(attempt)
 
-    def _is_around_forget(self, attempt: Attempt) -> bool:
-        """Whether a read may rightly have lacked a message because of a forget."""
-        return self.forgets is not None and (bool(self.forgets.open) or self.forgets.may_erase(attempt.sent))
+    def _was_seen_behind_forget(self, attempt: Attempt) -> bool:
+        """Whether a read behind the last forget that has happened showed a message without an outcome."""
+        place, ended = (attempt.writer, attempt.seq), 0 if self.forgets is None else self.forgets.ended
+        if place in self.unsettled_names() or any(one[:2] == place and one[2] > ended for one in self.veiled or ()):
+            return True
+        behind = (one for one in self.suspicions or () if one.last_seen > ended)
+        return any(_is_in(one.seen, *place) for one in behind if not (one.by_other or one.seen_in_shadow))
+
+    def _is_around_forget(self, attempt: Attempt, returned: int) -> bool:
+        """Whether a read that returned then may rightly have lacked a message because of a forget."""
+        forgets = self.forgets
+        if forgets is None:
+            return False
+        return any(sent <= returned for sent in forgets.open) or forgets.may_erase(attempt.sent)
 
     def was_overlooked(self, attempt: Attempt) -> bool:
         """Whether the last read did not show a message, as far as is known, although it should have."""
-        if self.is_blind or self._is_around_forget(attempt) or attempt.seq in self.writers[attempt.writer].excused:
+        if (
+            self.is_blind
+            or self._is_around_forget(attempt, self.last_returned)
+            or attempt.seq in self.writers[attempt.writer].excused
+        ):
             return False
         if (attempt.writer, attempt.seq) in self.veiled_names():
             return False
@@ -331,10 +343,24 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
             self._note_front(attempt)
         self._remember(attempt)
         seen = [one for one in self.glimpsed or () if one[:2] == (attempt.writer, attempt.seq)]
-        if seen and self.forgets is not None and not self._is_around_forget(attempt) and attempt.seq not in book.acked:
+        if (
+            seen
+            and self.forgets is not None
+            and not self._is_around_forget(attempt, self.last_returned)
+            and attempt.seq not in book.acked
+        ):
             # A read had shown it behind the forget, as its time says now. Where it stood among what else that read
-            # showed is not known any more, so it counts as one of a moment before.
-            self.veiled = [*(self.veiled or ()), (*seen[-1][:2], seen[-1][2] - 1)]
+            # showed is not known any more, so it counts as one of a moment before, which it shares with nothing.
+            moments, at = {one[2] for one in self.veiled or ()}, seen[-1][2] - 1
+            while at in moments:
+                at -= 1
+            self.veiled = [*(self.veiled or ()), (*seen[-1][:2], at)]
+
+    def is_of_earlier_life(self, attempt: Attempt) -> bool:
+        """Whether a read had shown a message in a life that may be over, before another one began."""
+        writer = self.writer(attempt.writer)
+        is_excused = attempt.seq in writer.acked and attempt.seq in writer.excused
+        return is_excused and self.span is not None and self.span.reborn > 0
 
     def _note_front(self, attempt: Attempt) -> None:
         """Remember what an unknown write may never stand in front of, however late it appears."""
@@ -388,6 +414,8 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
     explained = Noted[int](0)
     unexplained = Noted[int](0)
     searched = Noted[int](0)
+    glanced = Noted[list[tuple[int, int]] | None](None)
+    answered = Noted[list[tuple[int, int, int]] | None](None)
     fronts = Noted[list[tuple[int, int, int, int, int, int]] | None](None)
 
     # -- what is known of it --

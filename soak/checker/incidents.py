@@ -48,6 +48,10 @@ class Suspicion(msgspec.Struct, kw_only=True):
     """The primary had shown it, which is behind nothing."""
     is_shadowed: bool = False
     """It was a read of a replica in the shadow of a fault: how fresh that is nobody promises."""
+    is_lacked_by_primary: bool = False
+    """The primary lacked all of it, too, which is behind nothing: whoever shows it later, it was missing."""
+    witnessed: list[tuple[int, int, int]] = []
+    """What others saw of it, which had survived the faults before that: (writer, seq, of when that was at least)."""
 
     @property
     def is_over(self) -> bool:
@@ -190,6 +194,10 @@ class Incidents(msgspec.Struct, eq=False, gc=False, array_like=True):
     fronts: list[tuple[int, int, int, int, int, int]] | None = None
     """Unknown writes that no read has shown yet: (writer, seq, when it was sent), and of the last message that had been
     acknowledged by then (writer, seq, when). Times are forgotten, and such a write may appear at any time."""
+    glanced: list[tuple[int, int]] | None = None
+    """What the last read showed of which nothing but the order is remembered, because `is_blind`."""
+    answered: list[tuple[int, int, int]] | None = None
+    """What the primary showed when it was asked last, and nobody had acknowledged: (writer, seq, when it was asked)."""
 
 
 class _HasIncidents(Protocol):

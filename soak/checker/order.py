@@ -129,6 +129,8 @@ def _changed_order(
     """Find what an earlier read had in another order, and what has appeared in front of what it had."""
     before = [*expected.names_in_order(), *expected.unsettled_names()]
     changed = _flipped(expected, before, names)
+    if expected.glanced is not None:
+        changed += _flipped(expected, [*expected.names_in_order(), *expected.glanced], names)
     # What later reads lacked, suspected or undecided, had an order in the read that showed it.
     earlier: dict[int, list[MessageId]] = {}
     for number, seq, at in expected.veiled or ():
@@ -195,8 +197,10 @@ def judge_window(
     if last is not None and len(seen) > last:
         return [WindowFinding(Kind.WINDOW, seen[0], f"{len(seen)} messages returned, {last} asked for")]
     if contract.duplicates is Duplicates.AT_LEAST_ONCE or contract.order is Order.NONE:
-        # Which the last N are is not known where messages may stand twice, or in any order.
-        return []
+        # Which the last N are is not known where messages may stand twice, or in any order. But there was room for all.
+        detail = f"only {len(seen)} messages returned" + ("" if last is None else f", {last} asked for")
+        left = [place for place in whole if place in acked and place not in unsure and place not in seen]
+        return [WindowFinding(Kind.STALE, place, detail) for place in left] if last and len(seen) < last else []
     line = [place for place in whole if place not in unsure]
     shown = [place for place in seen if place not in unsure]
     at = {place: index for index, place in enumerate(line)}

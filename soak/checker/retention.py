@@ -7,10 +7,10 @@ erased is not missed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from soak.checker.contract import Expiry
+from soak.checker.contract import Duplicates, Expiry, Order
 from soak.checker.expected_session import NEVER, NOTHING, ExpectedSession, Forgets, Lifespan, united
 from soak.checker.intervals import Intervals
 from soak.checker.outcome import Attempt, Outcome
@@ -24,25 +24,54 @@ def prolong(expected: ExpectedSession, attempt: Attempt, rules: Rules) -> None:
     if expected.forgets is not None and expected.forgets.has_erased(attempt.ended):
         return  # its outcome came late, and it belongs to a life that is over
     if has_run_out(expected, attempt.ended, rules):
-        for writer in expected.writers:
-            writer.excuse(writer.acked)
-        mine = (attempt.writer, attempt.seq)
-        for number, seq in (*expected.unsettled_names(), *expected.veiled_names()):
-            if (number, seq) != mine:
-                expected.writers[number].excuse(Intervals([seq, seq]))
-        expected.unsettled = [one for one in expected.unsettled or () if (one.writer, one.seq) == mine] or None
-        expected.veiled = None
-        expected.is_blind = True
-        expected.drop_excused()
+        past = _end_life(expected, attempt, rules)
         # From here on it may be a new life, whose end is counted from this append.
-        expected.span = _restarted(expected, attempt, rules)
+        expected.span = _restarted(expected, attempt, rules, past)
         return
     if expected.span is not None and attempt.sent - rules.clock_epsilon_us <= expected.span.reborn:
         # It was under way when the new life began, and may have been the last thing said in the old one.
         expected.writer(attempt.writer).excuse(Intervals([attempt.seq, attempt.seq]))
         if attempt.ended < expected.span.reborn:
-            return  # its outcome came late, and it belongs to the old one
+            # Its outcome came late, and it belongs to the old one, or to one that it had begun and that goes on.
+            own = Lifespan(attempt.sent, attempt.ended, attempt.sent, attempt.ended)
+            if _latest_end(own, rules) >= expected.span.first_sent:
+                expected.span = expected.span._replace(first_sent=min(expected.span.first_sent, attempt.sent))
+            return
     extend(expected, attempt)
+
+
+def _end_life(expected: ExpectedSession, attempt: Attempt, rules: Rules) -> set[MessageId]:
+    """Excuse all that was said before an append that may have begun a new life of the session.
+
+    Returns what was seen without an acknowledgement, and was certainly applied in the old one, or one before.
+    """
+    mine, until = (attempt.writer, attempt.seq), 0 if expected.span is None else earliest_end(expected.span, rules)
+    is_applied_once = rules.contract.duplicates is Duplicates.EXACTLY_ONCE
+    past: set[MessageId] = set()
+    for number, writer in enumerate(expected.writers):
+        if is_applied_once and writer.unknown:
+            past |= {(number, seq) for seq in writer.unknown.both(writer.acked).both(writer.excused)}
+        writer.excuse(writer.acked)
+    others = [one for one in expected.unsettled or () if (one.writer, one.seq) != mine]
+    for number, seq in (*((one.writer, one.seq) for one in others), *expected.veiled_names()):
+        if (number, seq) != mine:
+            expected.writers[number].excuse(Intervals([seq, seq]))
+    if is_applied_once:
+        # What a read had shown before that was applied in the old life, whatever its outcome will be.
+        for one in others:
+            writer, seqs = expected.writers[one.writer], Intervals([one.seq, one.seq])
+            if one.since < until and one.seq not in writer.acked and one.seq not in writer.failed:
+                writer.unknown = united(writer.unknown, seqs)
+                writer.acked.update(seqs)
+                past.add((one.writer, one.seq))
+    # Seen is seen, if it is refused.
+    expected.glimpsed = [*(expected.glimpsed or ()), *((one.writer, one.seq, one.since) for one in others)] or None
+    expected.veiled = None
+    expected.glanced = expected.unsettled_names() if is_applied_once else None
+    expected.unsettled = [one for one in expected.unsettled or () if (one.writer, one.seq) == mine] or None
+    expected.is_blind = True
+    expected.drop_excused()
+    return past
 
 
 def extend(expected: ExpectedSession, attempt: Attempt) -> None:
@@ -61,13 +90,14 @@ def extend(expected: ExpectedSession, attempt: Attempt) -> None:
     )
 
 
-def _restarted(expected: ExpectedSession, attempt: Attempt, rules: Rules) -> Lifespan:
+def _restarted(expected: ExpectedSession, attempt: Attempt, rules: Rules, past: set[MessageId]) -> Lifespan:
     """Begin a new life with this append; if the old one may go on, it may also end when that would have.
 
     An unknown append may have begun one at any time since it was sent.
     """
     unseen = {(n, seq) for n, writer in enumerate(expected.writers) for seq in writer.unknown.minus(writer.acked)}
-    unknown = [one for one in expected.recent if one.outcome == Outcome.UNKNOWN or (one.writer, one.seq) in unseen]
+    doubtful = (one for one in expected.recent if one.outcome == Outcome.UNKNOWN or (one.writer, one.seq) in unseen)
+    unknown = [one for one in doubtful if (one.writer, one.seq) not in past]
     first_sent = min([attempt.sent, *(one.sent for one in unknown)])
     # Its outcome may have come late: a read since may have shown that the life went on.
     last_ended = max(attempt.ended, 0 if expected.span is None else expected.span.last_ended)
@@ -85,11 +115,17 @@ def _restarted(expected: ExpectedSession, attempt: Attempt, rules: Rules) -> Lif
 
 def begin_no_later(expected: ExpectedSession, attempt: Attempt) -> None:
     """Note that the life of the session may have begun with an append whose outcome is unknown."""
+    mine = (attempt.writer, attempt.seq)
+    # If a read has shown it, then it had begun by then.
+    begun = next((one.since for one in expected.unsettled or () if (one.writer, one.seq) == mine), NEVER)
     if expected.span is not None:
-        expected.span = expected.span._replace(first_sent=min(expected.span.first_sent, attempt.sent))
+        span = expected.span
+        expected.span = span._replace(
+            first_sent=min(span.first_sent, attempt.sent), first_ended=min(span.first_ended, begun)
+        )
     else:
         # It may not have happened at all, or not yet: it promises nothing about until when the session lives.
-        expected.span = Lifespan(attempt.sent, NEVER, 0, attempt.ended)
+        expected.span = Lifespan(attempt.sent, begun, 0, attempt.ended)
 
 
 # -- when it is over --
@@ -244,7 +280,11 @@ def _span_behind(
         (n, seq) for n, one in enumerate(expected.writers) for seq in one.unknown.minus(one.acked).minus(one.gone)
     }
     may_begin = [
-        one for one in known if forgets is None or one.ended >= forgets.sent or (one.writer, one.seq) in unseen
+        one
+        for one in known
+        if forgets is None
+        or (one.ended >= forgets.sent and one.seq not in expected.writers[one.writer].gone)
+        or (one.writer, one.seq) in unseen
     ]
     span = span._replace(first_ended=min((one.ended for one in behind), default=NEVER), old_until=0, next_sent=0)
     if unseen - {(one.writer, one.seq) for one in may_begin}:
@@ -287,17 +327,25 @@ def _keep_what_is_left(expected: ExpectedSession, shows_since: int, *, ends_excu
         one for one in expected.unsettled or () if one.seq not in expected.writers[one.writer].gone
     ] or None
     expected.is_blind = not is_behind
-    expected.overlooked = expected.shown_late = None
+    expected.glanced = expected.overlooked = None
     expected.replace_verified(left)
 
 
-def undo(expected: ExpectedSession, since: int, until: int, *, started: int = 0) -> None:
-    """Take in that a fault may have undone what was done then: a forget, or that a life began or was prolonged.
+class Undone(NamedTuple):
+    """When what was done may have been undone by a fault: a forget, or that a life began or was prolonged."""
 
-    What a read showed before the fault `started` is as it was.
-    """
+    since: int
+    until: int
+    started: int
+    """When the fault did: what a read showed before that is as it was."""
+
+
+def undo(expected: ExpectedSession, undone: Undone, by_any: Callable[[], Sequence[Undone]]) -> None:
+    """Claim no longer what a fault may have undone; what none of them may have undone prolonged a life all the same."""
+    since, until, started = undone
     forgets, span = expected.forgets, expected.span
-    if forgets is not None and forgets.is_certain and since <= forgets.ended <= until:
+    is_in_tail = forgets is not None and forgets.is_certain and since <= forgets.ended <= until
+    if forgets is not None and is_in_tail and not _was_answered_behind(expected, since):
         forgets.is_undone = True
         if started <= expected.last_returned:
             expected.revived = None
@@ -308,7 +356,34 @@ def undo(expected: ExpectedSession, since: int, until: int, *, started: int = 0)
     if span is not None and since <= span.first_ended <= until:
         span = expected.span = span._replace(first_ended=NEVER)
     if span is not None and since <= span.last_ended and span.last_sent <= until:
-        expected.span = span._replace(last_sent=span.first_sent if span.first_sent < NEVER else 0)
+        begun = span.first_sent if span.first_sent < NEVER else 0
+        kept = _kept_sent(expected, span, (undone, *by_any()))
+        expected.span = span._replace(last_sent=max([begun, *kept]))
+
+
+def _was_answered_behind(expected: ExpectedSession, before: int) -> bool:
+    """Whether something that stands behind a forget was answered by then: so the forget had happened by then, too."""
+    return any(
+        one.outcome == Outcome.OK
+        and one.ended < before
+        and one.seq in expected.writers[one.writer].standing
+        and one.seq not in expected.writers[one.writer].excused
+        and one.seq not in expected.writers[one.writer].gone
+        for one in expected.recent
+    )
+
+
+def _kept_sent(expected: ExpectedSession, span: Lifespan, by_any: Sequence[Undone]) -> list[int]:
+    """Return when those of the appends of a life were sent that no fault may have undone, as far as is remembered."""
+    forgets = expected.forgets
+    return [
+        one.sent
+        for one in (*expected.recent, *expected.pending)
+        if one.outcome == Outcome.OK
+        and span.first_sent <= one.sent <= span.last_sent
+        and not (forgets is not None and forgets.may_erase(one.sent))
+        and not any(each.since <= one.ended and one.sent <= each.until for each in by_any)
+    ]
 
 
 OUTCOME_US_MAX = 10_000_000
@@ -397,7 +472,9 @@ def _missing(expected: ExpectedSession, read: Read, present: dict[int, Intervals
         if missing:
             gone[number] = missing
     # What is suspected stays so, also if the read that began to suspect it was judged after this one was invoked.
-    for number, seq in (*expected.unsettled_names(), *expected.veiled_names(), *expected.suspected_names()):
+    overlooked = [(one.writer, one.seq) for one in expected.overlooked or ()]
+    suspected = (*expected.suspected_names(), *overlooked)
+    for number, seq in (*expected.unsettled_names(), *expected.veiled_names(), *suspected):
         writer = expected.writers[number]
         if seq not in present.get(number, ()) and seq not in writer.failed and seq not in writer.excused:
             gone.setdefault(number, Intervals()).add(seq)
@@ -408,7 +485,9 @@ def _part_superseded(
     expected: ExpectedSession, gone: dict[int, Intervals], present: dict[int, Intervals], rules: Rules
 ) -> tuple[dict[int, Intervals], dict[int, Intervals]]:
     """Part what is missing where too few stand: so many may be newer that a message had to go, or it had to stay."""
-    at = {place: index for index, place in enumerate(expected.names_in_order())}
+    is_ordered = rules.contract.order is not Order.NONE
+    shown = (*expected.names_in_order(), *expected.unsettled_names()) if is_ordered else ()
+    at = {place: index for index, place in enumerate(shown)}
     times = {(one.writer, one.seq): one for one in (*expected.recent, *expected.pending)}
     retained = rules.contract.retained_messages or 0
     absent: dict[int, Intervals] = {}

@@ -51,12 +51,14 @@ def suspect(expected: ExpectedSession, absent: Seqs, read: Read, known: list[Sus
         if number in shown:
             shown[number].add(seq)
     seen = {number: seqs.both(shown[number]) for number, seqs in new.items()}
-    veiled: Seqs = {}
-    for number, seq, _ in expected.veiled or ():
-        veiled.setdefault(number, Intervals()).add(seq)
-    older = {number: seqs.both(veiled.get(number, NOTHING)) for number, seqs in new.items()}
-    newer = {number: seqs.minus(older[number]) for number, seqs in new.items()}
-    older_seen = min((at for number, seq, at in expected.veiled or () if seq in new.get(number, NOTHING)), default=0)
+    latest: dict[MessageId, int] = {}
+    for number, seq, at in expected.veiled or ():
+        if seq in new.get(number, NOTHING):
+            latest[number, seq] = max(at, latest.get((number, seq), at))
+    newer, older = dict(new), dict[int, Seqs]()
+    for (number, seq), at in latest.items():
+        newer[number] = newer[number].minus(Intervals([seq, seq]))
+        older.setdefault(at, {}).setdefault(number, Intervals()).add(seq)
     return [
         Suspicion(
             invoked=read.invoked,
@@ -66,7 +68,7 @@ def suspect(expected: ExpectedSession, absent: Seqs, read: Read, known: list[Sus
             absent={number: seqs.bounds for number, seqs in part.items() if seqs},
             seen={number: bounds for number, seqs in part.items() if (bounds := seen[number].both(seqs).bounds)},
         )
-        for part, last_seen in ((newer, expected.last_read), (older, older_seen))
+        for last_seen, part in ((expected.last_read, newer), *older.items())
         if any(part.values())
     ]
 
@@ -171,7 +173,10 @@ def look_again(look: Look, suspicion: Suspicion) -> Looked:
     present = _shown_places(look.read.items, look.book.session, look.run)
     resolution = resolve(suspicion, absent, present, is_final=is_final)
     missed_at = suspicion.last_lacked or suspicion.invoked
-    late += _late(look, resolution.stale, missed_at, Kind.STALE)
+    stale = _late(look, resolution.stale, missed_at, Kind.STALE)
+    if suspicion.is_lacked_by_primary and look.rules.contract.staleness_us is not None:
+        stale = [one._replace(is_broken_promise=True) for one in stale]
+    late += stale
     late += _returned(look, suspicion, resolution.non_monotonic, missed_at)
     times = times_of(look.book) if resolution.lost or resolution.rolled_back else {}
     hole_before = _hole_before(look, suspicion, times, present)
@@ -181,6 +186,7 @@ def look_again(look: Look, suspicion: Suspicion) -> Looked:
         for number, seqs in seqs_by.items()
         for seq in seqs
     ]
+    lost = [one._replace(kind=Kind.ROLLED_BACK) if _is_unacknowledged(look, one) else one for one in lost]
     awaited = [one for one in lost if _is_outcome_awaited(look, suspicion, one)]
     for number, seq in (one.place for one in awaited):
         still = Intervals(suspicion.absent[number])
@@ -199,12 +205,16 @@ def _returned(look: Look, suspicion: Suspicion, seqs_by: Seqs, missed_at: int) -
     return [Late(Kind.STALE, (number, seq), lag, detail, is_broken) for number, seqs in seqs_by.items() for seq in seqs]
 
 
+def _is_unacknowledged(look: Look, lost: Lost) -> bool:
+    """Whether nobody ever acknowledged it, so that it is missed only because a read had shown it."""
+    return lost.place[1] in look.book.writers[lost.place[0]].unknown
+
+
 def _is_outcome_awaited(look: Look, suspicion: Suspicion, lost: Lost) -> bool:
     """Whether a message is excused by when it was seen, and its acknowledgement, which dates it, may be on its way."""
     if lost.excused_by is None or lost.attempt is not None:
         return False
-    is_unknown = lost.place[1] in look.book.writers[lost.place[0]].unknown
-    return is_unknown and look.read.invoked - suspicion.last_seen <= IN_FLIGHT_GRACE_US
+    return _is_unacknowledged(look, lost) and look.read.invoked - suspicion.last_seen <= IN_FLIGHT_GRACE_US
 
 
 def is_last_word(look: Look, suspicion: Suspicion) -> bool:
@@ -222,6 +232,12 @@ def lacks_still(suspicion: Suspicion, judgement: Judgement) -> bool:
     """Whether this read lacks something that was suspected before."""
     absent = judgement.absent
     return any(Intervals(bounds).both(absent.get(number, NOTHING)) for number, bounds in suspicion.absent.items())
+
+
+def lacks_all(suspicion: Suspicion, judgement: Judgement) -> bool:
+    """Whether this read lacks all that is suspected."""
+    absent, suspected = judgement.absent, suspicion.absent.items()
+    return not any(Intervals(bounds).minus(absent.get(number, NOTHING)) for number, bounds in suspected)
 
 
 def breaks_freshness(lag_seconds: float, kind: Kind, rules: Rules) -> bool:
@@ -331,6 +347,7 @@ def _lost(
     if kind is Kind.ROLLED_BACK:
         is_any_time = behind is None or suspicion.seen_in_shadow
         last_seen = suspicion.seen_since if is_any_time else max(0, suspicion.last_seen - (behind or 0))
+    witnessed = max((at for *one, at in suspicion.witnessed if tuple(one) == place), default=0)
     applied = _applied_by(look.book, suspicion, kind, place, attempt)
     # What is dated by such a read may be of any time since the one it may be behind to.
     earliest = last_seen if applied == suspicion.last_seen else applied
@@ -344,7 +361,7 @@ def _lost(
             continue  # the server that was started again acknowledged it, and has not died since
         # It may have taken it if it had begun before it was missed, and was not survived by it.
         begun = window.started - epsilon <= suspicion.returned or not _was_due(attempt, suspicion, look.rules)
-        survived = window.ended is not None and last_seen > window.ended + epsilon
+        survived = window.ended is not None and max(last_seen, witnessed) > window.ended + epsilon
         dated = applied
         if applied is not None and earliest is not None and window.ended is not None:
             dated = max(earliest, min(applied, window.ended))

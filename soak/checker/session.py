@@ -52,18 +52,20 @@ from soak.checker.partial import (
     judge_glance,
     judge_search,
     judge_seen,
+    places_in,
     search_again,
     seen_in_flight,
     vanished_from,
 )
 from soak.checker.read import Finding, Judgement, MessageId, Read, Rules, save
-from soak.checker.retention import begin_no_later, end_forget, expiry_of, may_have_expired, prolong, undo
+from soak.checker.retention import Undone, begin_no_later, end_forget, expiry_of, may_have_expired, prolong, undo
 from soak.checker.second_look import (
     Late,
     Look,
     Seqs,
     breaks_freshness,
     is_last_word,
+    lacks_all,
     lacks_still,
     late_detail,
     look_again,
@@ -226,9 +228,11 @@ class SessionChecker:
         if attempt.outcome == Outcome.FAILED:
             expected.fail(attempt.writer, attempt.seq)
         else:
+            is_past = expected.is_of_earlier_life(attempt)
             expected.doubt(attempt)
-            if is_expiring:
+            if is_expiring and not is_past:
                 begin_no_later(expected, attempt)
+                self._doubt_what_faults_undo()
         return False
 
     def _doubt_what_faults_undo(self) -> None:
@@ -237,11 +241,20 @@ class SessionChecker:
 
     def doubt(self, window: FaultWindow) -> None:
         """Claim no longer what the contract lets a fault undo: not only an append may be in the tail it takes."""
-        undone, epsilon = window.undoes(self.store.rules.contract), self.store.rules.clock_epsilon_us
+        undone = self._undone_by(window)
         if undone is not None:
-            since, until = undone
-            # When a forget had ended is known at the latest: see `Forgets`.
-            undo(self.book, since - epsilon, until + 2 * epsilon, started=window.started - epsilon)
+            undo(self.book, undone, self._undone)
+
+    def _undone(self) -> list[Undone]:
+        return [one for window in self.store.windows() if (one := self._undone_by(window)) is not None]
+
+    def _undone_by(self, window: FaultWindow) -> Undone | None:
+        undone, epsilon = window.undoes(self.store.rules.contract), self.store.rules.clock_epsilon_us
+        if undone is None:
+            return None
+        since, until = undone
+        # When a forget had ended is known at the latest: see `Forgets`.
+        return Undone(since - epsilon, until + 2 * epsilon, window.started - epsilon)
 
     # -- which read is needed next --
 
@@ -347,9 +360,13 @@ class SessionChecker:
             look = self._look(earlier, read, judgement, rules)
             look = look._replace(primary=primary, primary_judged=primary_judged)
             self._resolve(suspicion, look, events)
-        if primary is not None:
+        if primary is not None and primary_judged is not None:
             self._glimpse(primary)
             self._note_survivors_in(primary)
+            self._note_answered(primary)
+            if store.is_calm() and store.is_of_primary(primary):
+                for suspicion in (*known, *opened):
+                    suspicion.is_lacked_by_primary = lacks_all(suspicion, primary_judged)
         if known:
             expected.drop_excused()
         expected.suspicions = [one for one in (*known, *opened) if not one.is_over] or None
@@ -408,6 +425,8 @@ class SessionChecker:
             until = expected.last_returned if one.last_seen == expected.last_read else one.last_seen
             one.seen_in_shadow = self.store.is_shadowed(one.last_seen, until)
             one.seen_since = self.store.shadowed_since(one.last_seen, until)
+            answered = expected.answered or ()
+            one.witnessed = [of for of in answered if of[1] in Intervals(one.absent.get(of[0], []))]
         return opened
 
     def _take_in(self, judgement: Judgement, read: Read, rules: Rules) -> Verified:
@@ -528,8 +547,30 @@ class SessionChecker:
         observed = self._report_seen(seen, before)
         self._note_survivors(self._seen_unknown(read))
         self._glimpse(read)
+        self._witness(read)
         self._suspect_vanished(read, seen.places, observed.events)
         return observed
+
+    def _witness(self, read: Read) -> None:
+        """Note what a participant saw of what is suspected: no fault that was over by then has taken it."""
+        expected, store, staleness = self.book, self.store, self.store.rules.contract.staleness_us
+        if not expected.suspicions or staleness is None or store.is_shadowed(read.invoked, read.returned):
+            return
+        shown = places_in(read, expected.session, store.author.run)
+        for one in expected.suspicions:
+            seen = [place for place in shown if place[1] in Intervals(one.absent.get(place[0], []))]
+            one.witnessed = [*one.witnessed, *((*place, read.invoked - staleness) for place in seen)]
+
+    def _note_answered(self, primary: Read) -> None:
+        """Remember what the primary shows and nobody acknowledged: if it is missed later, its answer dates it."""
+        expected, store = self.book, self.store
+        shown = places_in(primary, expected.session, store.author.run) if store.is_of_primary(primary) else ()
+        writers = {place: expected.find_writer(place[0]) for place in shown}
+        expected.answered = [
+            (*place, primary.invoked)
+            for place, writer in writers.items()
+            if writer is not None and not writer.bears_order(place[1])
+        ] or None
 
     def _suspect_vanished(
         self, read: Read, seen: list[MessageId], events: list[Event], *, by_primary: bool = False

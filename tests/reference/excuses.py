@@ -295,7 +295,7 @@ def _by_sight(known: Knowledge, attempt: Attempt, view: View) -> Ruling:
     later = [
         other.id
         for other in known.by_session[attempt.id.session]
-        if known.is_acknowledged(other) and other.sent > (attempt.ended or NEVER) and other.id in known.shown
+        if not known.is_refused(other) and other.sent > (attempt.ended or NEVER) and other.id in known.shown
     ]
     if not any(other in v.ids for v in together for other in later):
         return YES
@@ -507,9 +507,21 @@ def _sliding_until(known: Knowledge, attempt: Attempt, told_by: int = NEVER, *, 
     for other in sorted(known.by_session[attempt.id.session], key=lambda a: a.sent):
         is_certain = known.applied_by[other.id] < until and not known.is_refused(other)
         is_told = other.delivered_at is not None and other.delivered_at <= told_by
-        if is_certain and is_told and (lossy or not known.lossy_faults):
+        if is_certain and is_told and (lossy or not may_be_undone(known, other)):
             until = max(until, other.sent + ttl)
     return until
+
+
+def may_be_undone(known: Knowledge, attempt: Attempt, by: int = NEVER) -> bool:
+    """Whether a fault that had begun by then may have taken an append, with the tail before it."""
+    for fault in known.lossy_faults:
+        loss = known.contract.loss(fault.excuse)
+        is_older = (
+            known.is_acknowledged(attempt) and loss is not None and (attempt.ended or NEVER) < fault.started - loss
+        )
+        if fault.started <= by and attempt.sent <= fault.ended and not is_older:
+            return True
+    return False
 
 
 def _absolute_until(known: Knowledge, attempt: Attempt) -> tuple[int, int]:

@@ -15,7 +15,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 
-from tests.reference.excuses import absence, by_expiry, gone_after, is_older, is_promised, is_something_untold
+from tests.reference.excuses import (
+    absence,
+    by_expiry,
+    gone_after,
+    is_older,
+    is_promised,
+    is_something_untold,
+    may_be_undone,
+)
 from tests.reference.findings import (
     CORRUPTED,
     DUPLICATED,
@@ -85,7 +93,7 @@ DECISIONS = {
     "under-way": "A message past its time to live, of a session some outcome of which has not reached the verifier.",
     "unreadable-in-its-place": "The absence of a message in a read that holds something unreadable.",
     "told-after-forget": "A message that one read hid and a later one showed, of a session that was to be forgotten"
-    " after it was sent.",
+    " before its outcome came, or before it was shown again.",
     "told-after-life": "A message of a sliding life that was over as far as outcomes had come by then, and was not as a"
     " later outcome shows.",
     "told-after-shadow": "A message that a read lacked and a later one shows, if its outcome came only after a read in"
@@ -165,7 +173,7 @@ def _report_absence(report: _Report, known: Knowledge, attempt: Attempt, view: V
         confirmed = _is_confirmed(known, attempt, view)
         if looked_again and not confirmed and _is_confirmed(known, attempt, view, unswept=True):
             report.may("swept-first", *gone)
-        forgiven = _why_forgiven(known, attempt, view, back_surely=back_surely)
+        forgiven = _why_forgiven(known, attempt, view, back_surely=back_surely, back_perhaps=back_perhaps)
         if forgiven is not None:
             report.may(forgiven, *hidden)
         elif back_surely:
@@ -174,14 +182,16 @@ def _report_absence(report: _Report, known: Knowledge, attempt: Attempt, view: V
             report.must(*gone, *(hidden if back_perhaps else ()))
 
 
-def _why_forgiven(known: Knowledge, attempt: Attempt, view: View, *, back_surely: bool) -> str | None:
+def _why_forgiven(
+    known: Knowledge, attempt: Attempt, view: View, *, back_surely: bool, back_perhaps: bool
+) -> str | None:
     """Return the decision by which an absence that is no right one need not be reported."""
     reasons = {
         "told-after-forget": (
-            _is_told_after_forget(known, attempt) if back_surely else _is_dated_after_forget(known, attempt)
+            _is_hidden_before_forget(known, attempt, view) if back_surely else _is_dated_after_forget(known, attempt)
         ),
         "told-after-shadow": back_surely and _is_told_after_shadow(known, attempt, view),
-        "swept-first": back_surely and _is_asked_around_fault(known, view),
+        "swept-first": back_perhaps and _is_asked_around_fault(known, view),
         "other-reader": _only_participants_saw(known, attempt)
         and (_may_be_unseen(known, attempt) or _only_late_reads_saw(known, attempt)),
         "begun-untold": _is_life_untold(known, attempt, view),
@@ -208,8 +218,18 @@ def _only_participants_saw(known: Knowledge, attempt: Attempt) -> bool:
 
 
 def _is_told_after_forget(known: Knowledge, attempt: Attempt) -> bool:
-    forgets = [forget for forget in known.history.forgets if forget.session == attempt.id.session]
-    return any(forget.sent > attempt.sent for forget in forgets)
+    """Whether the outcome of an append came when the session was to be forgotten since."""
+    told = attempt.delivered_at or NEVER
+    forgets = [one for one in known.forgets[attempt.id.session] if known.outcome(one) is not Outcome.FAILED]
+    return any(attempt.sent < one.sent <= told for one in forgets)
+
+
+def _is_hidden_before_forget(known: Knowledge, attempt: Attempt, view: View) -> bool:
+    """Whether a session was to be forgotten before what a read hid was shown again, or before its outcome came."""
+    later = [v for v in known.shown.get(attempt.id, ()) if v.is_full and v.invoked > view.returned]
+    back = min((v.returned for v in later), default=NEVER)
+    forgets = [one for one in known.forgets[attempt.id.session] if known.outcome(one) is not Outcome.FAILED]
+    return _is_told_after_forget(known, attempt) or any(attempt.sent < one.sent <= back for one in forgets)
 
 
 def _is_asked_around_fault(known: Knowledge, view: View) -> bool:
@@ -260,13 +280,15 @@ def _is_told_after_life(known: Knowledge, attempt: Attempt, view: View) -> bool:
     moments = [(v.invoked, v.returned) for v in known.full[view.session] if attempt.id not in v.ids]
     moments += [(one.delivered_at or 0, one.ended or 0) for one in acknowledged if one.sent >= attempt.sent]
     for told_by, at in moments:
-        told = [one.sent for one in acknowledged if (one.delivered_at or 0) <= told_by and (one.ended or 0) < at]
+        told = [one for one in acknowledged if (one.delivered_at or 0) <= told_by and (one.ended or 0) < at]
         # What only an unknown outcome is known of promises nothing.
         is_doubtful = not told and any(
             known.outcome(one) is Outcome.UNKNOWN and (one.delivered_at or NEVER) <= told_by for one in others
         )
+        begun = min((one.sent for one in others if (one.delivered_at or NEVER) <= told_by), default=0)
         # A fault may have undone what prolonged it.
-        last = min(told) if told and known.lossy_faults else max(told, default=0)
+        kept = [one for one in told if not may_be_undone(known, one, by=at)]
+        last = max((one.sent for one in kept), default=begun)
         if attempt.sent <= at <= view.returned and (is_doubtful or (told and last + ttl <= at)):
             return True
     return False
@@ -296,6 +318,8 @@ def _kinds_of_absence(known: Knowledge, attempt: Attempt, view: View) -> tuple[l
         gone.append(found(LOST, message))
         if known.contract.staleness is not None:
             hidden.append(found(STALE, message))
+    elif perhaps and known.contract.staleness and not any(v.is_full and v.invoked <= view.returned for v in shown):
+        hidden.append(found(STALE, message))  # nobody is held to what others have seen, but to the bound
     return gone, hidden
 
 
@@ -519,11 +543,7 @@ def _report_flips(report: _Report, known: Knowledge, one: View, other: View) -> 
         attempts = [known.attempts.get(message) for message in (front, behind)]
         if any(attempt is None or known.is_refused(attempt) for attempt in attempts):
             report.may("refused-anyway", *pair)
-        elif (
-            _may_be_forgotten(known, front, one, other)
-            or _was_excused_between(known, front, behind, one, other)
-            or _is_order_untold(known, one, other)
-        ):
+        elif _may_be_forgotten(known, front, one, other) or _was_excused_between(known, front, behind, one, other):
             report.may("order-over-forget", *pair)
         elif not is_promised(known, front.writer, behind.writer):
             report.may("pair-of-two-writers", *pair)
@@ -542,26 +562,12 @@ def _may_be_forgotten(known: Knowledge, front: MessageId, one: View, other: View
     if known.contract.staleness != 0:  # then it may wait for the word of the primary, until it is read again
         judged = min((v.returned for v in known.full[one.session] if v.invoked > judged), default=judged)
     return any(
-        known.outcome(forget) is Outcome.OK and attempt.sent <= (forget.ended or 0) and forget.sent <= judged
+        known.outcome(forget) is Outcome.OK
+        and attempt.sent <= (forget.ended or 0)
+        and forget.sent <= judged
+        and not all(known.is_current(view, forget.ended or 0) for view in (one, other))
         for forget in known.forgets[one.session]
     )
-
-
-def _is_order_untold(known: Knowledge, one: View, other: View) -> bool:
-    """Whether a read in the shadow of a fault showed, behind a forget, what had no outcome yet: that is not kept."""
-    first, last = sorted((one.invoked, other.invoked))
-    return any(
-        known.is_tolerated(view)
-        and any(forget.sent <= view.returned for forget in known.forgets[view.session])
-        and not _are_told(known, view)
-        for view in known.full[one.session]
-        if first <= view.invoked <= last
-    )
-
-
-def _are_told(known: Knowledge, view: View) -> bool:
-    told = [known.attempts[message].delivered_at for message in view.order if message in known.attempts]
-    return all(at is not None and at <= view.invoked for at in told)
 
 
 def _was_excused_between(known: Knowledge, front: MessageId, behind: MessageId, one: View, other: View) -> bool:

@@ -39,12 +39,14 @@ OTHER_KINDS_MIN = 2
 """In each part of a run of everything so many may be: eight draws must not fail by chance."""
 ONCE_ACCUSED = {
     500_005_049: "only a read that may be behind has dated it",
+    8_510_000_012: "a participant saw two in flight behind a forget, and their outcomes came in another order",
     5_001_378: "an unknown write was shown, and reads that may be behind lacked it until a forget",
     5_004_371: "an unknown write was shown, and the next read, which may be behind, lacked it",
 }
 """Correct histories that an earlier checker accused, or one without a line that only these miss."""
 ONCE_ACCUSED_IN_FAILOVERS = {
     144_053_797_067: "its outcome came in the next failover, and no read had shown it",
+    8_520_007_139: "an outcome came late, of what had begun the life in which the next was said",
     354_971_784_371: "a read had shown that a life went on, when the outcome of an earlier append came",
     6_118_011_392: "seen in flight by a participant of a replica, which the verifier's next read may be behind",
     4_110_001_310: "its outcome came when the read of an old primary that had shown it was kept only in part",
@@ -104,6 +106,16 @@ ONCE_JUDGED_OTHERWISE = {
     7_100_004_427: "the primary was asked, and the next read was under way when it began to be suspected",
     3_118_004_736: "shown in flight behind a forget that it raced with, and told before that was",
     4_210_000_930: "shown behind a forget, so its life began behind that, too",
+    8_100_016_251: "what stands behind a forget was answered before a tail, so no fault has undone that",
+    8_100_021_765: "a read lacked it before a forget was sent, and another showed it while that was under way",
+    8_100_022_964: "shown behind a forget, and gone when its outcome came",
+    8_100_041_341: "late before a forget, and its outcome came in time",
+    8_100_043_999: "the same, and that has happened since",
+    8_100_046_193: "seen before a forget erased it, so it began no life behind that",
+    8_100_046_567: "late before a forget was sent",
+    8_100_030_017: "another reader saw it in flight, and the verifier later than the bound allows",
+    8_400_008_918: "two orders, and between the reads an append began a new life",
+    8_400_010_656: "a life that an unknown append had begun was over by what a read had shown",
     700_008_878: "what prolonged a life came after a fault that may have taken it",
 }
 """Flawed histories of which the checker and the reference once found other kinds."""
@@ -141,6 +153,24 @@ ONCE_OTHERWISE_IN_FAILOVERS = {
     4_100_000_032: "only the primary showed it in flight, and lacked it later",
     4_240_000_700: "only the primary, under an eventual contract, showed what has survived a failover",
     4_200_001_271: "in a wrong order it stood in front of all that is older, and had to make room",
+    8_100_020_551: "in a store without an order the place of a message does not tell its age",
+    8_100_022_747: "only a read in a shadow showed it, and nobody acknowledged it",
+    8_100_026_844: "a fault may have undone the end of a life, and not what was answered before the tail",
+    8_100_027_273: "two orders behind a forget, where reads may be behind for ever",
+    8_100_031_363: "shown behind a forget, and another one in doubt may have taken it",
+    8_100_036_509: "two orders behind a forget",
+    8_100_039_010: "an unknown write that was shown with it, and was sent after it, has survived a failover",
+    8_100_039_368: "shown late, and forgotten before the next read",
+    8_100_046_310: "an unknown append is all that a fault has certainly left of a life",
+    8_400_003_024: "the primary lacked it in a failover, and a replica showed it once more",
+    8_400_010_902: "a participant saw that it had survived a failover",
+    8_500_005_102: "a replica may have been behind, and the primary lacked it, too",
+    8_500_008_978: "the primary showed in flight, after a failover, what was gone later",
+    8_500_015_322: "two went while nothing was decided, and a read after the failover had shown one of them",
+    8_400_013_516: "its outcome came while a read in a shadow was under way",
+    8_410_008_358: "a window with room, where copies may stand",
+    8_100_004_122: "an unknown write that was shown in an old life has not begun the next one",
+    8_100_009_965: "seen in flight behind a forget, and shown again by an old primary before it was gone",
     2_100_004_751: "what a read had lacked undecided dated all that the next one lacked",
 }
 """The same of stores whose primary is replaced."""

@@ -131,12 +131,13 @@ def test_what_was_seen_and_forgotten_begins_no_new_life_when_its_outcome_comes(o
     assert session.shows(2.3) == {(Kind.ROLLED_BACK, 2)}
 
 
-def test_what_vanished_behind_a_forget_whose_outcome_came_later_is_missed() -> None:
+@pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.UNKNOWN])
+def test_what_vanished_behind_a_forget_whose_outcome_came_later_is_missed(outcome: Outcome) -> None:
     session = CheckedSession()
     session.told(1, 0.1, 0.2)
     assert session.shows(0.5, 1) == set()
     session.intends_forget(1.0)
-    session.told(2, 1.5, 1.6, Outcome.UNKNOWN)
+    session.told(2, 1.5, 1.6, outcome)
     assert session.shows(2.0, 2) == session.shows(2.5) == set()
     session.forgot(1.0, 1.1)
     assert session.shows(3.0) == set()
@@ -213,6 +214,32 @@ def test_a_life_that_a_fault_may_have_taken_ends_with_what_was_said_after_it() -
     session.close()
     assert session.shows(9.0, 2) == set()
     assert session.shows(10.5, 2) == {(Kind.RESURRECTED, 2)}
+
+
+def test_what_a_read_showed_in_flight_and_a_forget_erased_has_not_begun_the_life_behind_it() -> None:
+    session = CheckedSession(TWO_SECONDS_AT_MOST)
+    assert session.shows(0.6, 1) == set()
+    session.intends_forget(0.7)
+    session.told(1, 0.5, 0.8)
+    session.forgot(0.7, 0.75)
+    session.told(2, 1.5, 1.6)
+    assert session.shows(2.4) == set()
+    assert session.shows(3.0) == {(Kind.LOST, 2)}
+
+
+@pytest.mark.parametrize("answered", [0.4, 0.9])
+def test_a_forget_had_happened_before_a_tail_if_what_was_answered_before_that_stands_behind_it(answered: float) -> None:
+    """It was answered within the tail. If something behind it was answered before, no crash can have undone it."""
+    session = CheckedSession(TAIL)
+    session.intends_forget(0.1)
+    session.told(1, 0.2, answered)
+    session.told(2, 0.45, 0.95)
+    session.forgot(0.1, 1.0)
+    assert session.shows(1.2, 1, 2) == set()
+    session.crash(1.5, 1.6)
+    assert session.shows(2.0, 2) == set()
+    session.sweep()
+    assert session.shows(3.0, 2) == ({(Kind.ROLLED_BACK, 1)} if answered < 0.5 else set())
 
 
 def test_lateness_behind_a_forget_is_noticed_when_the_outcome_comes() -> None:

@@ -172,6 +172,30 @@ def test_a_sliding_life_lasts_as_long_as_the_own_send_of_a_message_whatever_a_fa
     assert session.shows(3.8, 1, 3) == {(Kind.LOST, 2)}
 
 
+def test_what_was_answered_before_the_tail_of_a_fault_has_prolonged_a_life() -> None:
+    session = CheckedSession(Contract(ttl_seconds=3.0, crash_loss_seconds=0.5))
+    for seq, at in ((1, 0.1), (2, 2.0), (3, 4.0), (4, 4.6)):
+        session.told(seq, at, at + 0.1)
+    assert session.shows(4.8, 1, 2, 3, 4) == set()
+    session.crash(5.0, 5.1)  # which may have taken 4, and not 3
+    assert session.shows(5.5, 1, 3) == set()
+    session.sweep()
+    assert session.shows(6.1, 1, 3) == {(Kind.ROLLED_BACK, 2)}
+
+
+def test_what_an_earlier_fault_may_have_taken_has_not_prolonged_a_life() -> None:
+    """The first crash takes 2, and the second one 3: the life ends three seconds after 1."""
+    session = CheckedSession(Contract(ttl_seconds=3.0, crash_loss_seconds=0.5))
+    session.told(1, 0.1, 0.2)
+    session.told(2, 1.0, 1.1)
+    session.crash(1.3, 1.4)
+    session.told(3, 2.0, 2.1)
+    session.crash(2.4, 2.5)
+    assert session.shows(3.2) == set()
+    session.sweep()
+    assert session.shows(3.9) == set()
+
+
 def window_of(session: CheckedSession, at: float, *seen: int) -> set[tuple[Kind, int]]:
     """Judge a participant's read of the last three by the last full read."""
     acked = [(0, seq, seq * SECOND - 10, seq * SECOND) for seq in range(1, int(at) + 1)]
@@ -318,6 +342,64 @@ def test_a_fault_may_have_undone_what_began_an_old_life() -> None:
     assert session.shows(4.0) == set()
 
 
+def test_an_unknown_append_that_was_seen_in_an_old_life_has_not_begun_the_next() -> None:
+    session = CheckedSession(Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE))
+    session.told(1, 0.0, 0.1)
+    assert session.shows(1.0, 1, 2) == set()
+    session.told(3, 2.5, 2.6)
+    assert session.shows(2.8, 3) == set()
+    session.told(2, 0.5, 0.9, Outcome.UNKNOWN)
+    assert session.shows(3.0) == set()
+    assert session.shows(3.6) == {(Kind.ROLLED_BACK, 3)}
+
+
+@pytest.mark.parametrize("is_read_between", [True, False])
+def test_a_life_that_an_unknown_append_began_is_over_when_a_read_had_shown_that_long_before(
+    is_read_between: bool,
+) -> None:
+    for duplicates, reported in ((Duplicates.EXACTLY_ONCE, {(Kind.LOST, 2)}), (Duplicates.AT_LEAST_ONCE, set())):
+        session = CheckedSession(Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE, duplicates=duplicates))
+        assert session.shows(0.2, 1) == set()
+        session.told(1, 0.1, 0.3, Outcome.UNKNOWN)
+        session.told((1, 1), 1.0, 1.1)
+        if is_read_between:
+            assert session.shows(2.45) == set()
+        session.told(2, 2.5, 2.6)
+        assert session.shows(3.5) == set()
+        assert session.shows(4.2) == reported
+
+
+def test_two_orders_are_compared_although_an_append_between_the_reads_has_begun_a_new_life() -> None:
+    session = CheckedSession(Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE))
+    session.told(1, 0.0, 0.1)
+    session.told((1, 1), 1.0, 1.1, Outcome.UNKNOWN)
+    assert session.shows(2.4, 2, (1, 1)) == set()
+    session.told(2, 1.9, 2.3)
+    assert session.shows(2.6, (1, 1), 2) == {(Kind.REORDERED, 2)}
+
+
+def test_an_unknown_append_that_was_seen_late_may_have_begun_a_life_or_the_next() -> None:
+    for is_told_first in (True, False):
+        session = CheckedSession(Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE))
+        session.told(1, 0.0, 0.1)
+        assert session.shows(2.2, 2) == set()
+        appends = [(2, 0.5, 0.9, Outcome.UNKNOWN), (3, 2.5, 2.6, Outcome.OK)]
+        for append in appends if is_told_first else reversed(appends):
+            session.told(*append)
+        assert session.shows(2.8) == session.shows(3.6) == set()
+
+
+@pytest.mark.parametrize("expiry", Expiry)
+def test_what_was_seen_in_flight_in_an_old_life_and_refused_is_a_phantom(expiry: Expiry) -> None:
+    session = CheckedSession(Contract(ttl_seconds=2.0, expiry=expiry))
+    session.told(1, 0.0, 0.1)
+    assert session.shows(1.0, 1, (1, 1)) == set()
+    session.told(2, 2.5, 2.6)
+    assert session.shows(2.8, 2) == set()
+    session.told((1, 1), 0.5, 2.7, Outcome.FAILED)
+    assert session.shows(3.0, 2) == {(Kind.PHANTOM, 1)}
+
+
 def test_what_was_under_way_when_a_life_ended_may_have_gone_with_it() -> None:
     """It was applied in the old life, and answered when another append had begun a new one."""
     session = CheckedSession(Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE))
@@ -336,6 +418,14 @@ def test_what_is_told_late_and_belongs_to_a_life_that_is_over_is_not_expected_in
     session.told(2, 0.5, 0.6)
     assert session.shows(4.5, (1, 1)) == session.shows(5.1) == set()
     assert session.shows(5.7) == {(Kind.ROLLED_BACK, 1)}
+
+
+def test_what_is_told_late_may_have_begun_the_life_in_which_the_next_was_said() -> None:
+    session = CheckedSession(Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE))
+    session.told(1, 0.0, 0.1)
+    session.told(3, 3.0, 3.1)
+    session.told(2, 1.9, 2.2)
+    assert session.shows(4.3) == session.shows(4.9) == set()
 
 
 def test_an_unknown_append_that_was_seen_long_ago_does_not_date_the_end_of_a_life() -> None:
@@ -419,6 +509,127 @@ def test_what_was_seen_without_an_outcome_and_forgotten_must_not_be_there_again(
         assert session.shows(2.0, 1) == reported
 
 
+def test_what_was_seen_in_flight_behind_a_forget_stays_seen_when_a_read_in_a_shadow_shows_it_too() -> None:
+    session = CheckedSession(BEHIND, reads_replica=True)
+    session.intends_forget(0.1)
+    session.forgot(0.1, 0.2)
+    assert session.shows(2.0, 1, 2) == set()
+    session.crash(2.2, 2.3, caught_up=2.5)
+    assert session.shows(2.4, 1, 2) == set()
+    session.sweep()
+    session.told(1, 0.5, 0.6)
+    session.told(2, 0.7, 0.8)
+    assert session.shows(4.0, 1) == set()
+    assert session.shows(6.0, 1) == {(Kind.ROLLED_BACK, 2)}
+
+
+def test_two_orders_of_what_is_in_flight_are_compared_although_a_read_in_a_shadow_came_between() -> None:
+    session = CheckedSession(BEHIND, reads_replica=True)
+    session.intends_forget(0.1)
+    session.forgot(0.1, 0.2)
+    assert session.shows(2.0, (1, 1), 1) == set()
+    session.crash(2.2, 2.3, caught_up=2.5)
+    assert session.shows(2.4, (1, 1), 1) == set()
+    session.sweep()
+    assert (Kind.REORDERED, 1) in session.shows(4.0, 1, (1, 1))
+
+
+def test_lateness_stays_suspected_when_a_read_in_a_shadow_was_under_way_as_the_outcome_came() -> None:
+    session = CheckedSession(BEHIND, reads_replica=True)
+    assert session.shows(1.0) == set()
+    session.crash(1.2, 1.3, caught_up=2.0)
+    late = session.read(1.5)
+    session.told(1, 0.1, 0.2)
+    session.checker.observe(late)
+    session.sweep()
+    assert session.shows(3.0, 1) == {(Kind.STALE, 1)}
+
+
+def test_what_a_read_lacked_before_a_forget_was_sent_and_one_before_its_outcome_shows_was_late() -> None:
+    session = CheckedSession()
+    assert session.shows(1.0) == set()
+    session.told(1, 0.1, 0.2)
+    session.intends_forget(1.5)
+    assert session.shows(2.0, 1) == {(Kind.STALE, 1)}
+
+
+@pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.UNKNOWN])
+def test_what_was_shown_late_before_a_forget_is_reported_though_that_has_happened_since(outcome: Outcome) -> None:
+    session = CheckedSession()
+    assert session.shows(1.0) == session.shows(2.0, 1) == set()
+    session.told(1, 0.1, 0.2)
+    session.intends_forget(2.5)
+    session.forgot(2.5, 2.6, outcome)
+    assert session.shows(3.0) == {(Kind.STALE, 1)}
+
+
+def test_what_was_forgotten_and_shown_is_resurrected_also_if_it_has_gone_when_its_outcome_comes() -> None:
+    session = CheckedSession()
+    session.intends_forget(1.0)
+    session.forgot(1.0, 1.1)
+    assert session.shows(2.0, 1) == session.shows(2.2) == set()
+    session.told(1, 0.1, 0.2)
+    assert session.shows(2.4) == {(Kind.RESURRECTED, 1)}
+
+
+def test_what_was_forgotten_and_shown_is_resurrected_also_if_a_forget_in_doubt_may_have_taken_it_since() -> None:
+    session = CheckedSession()
+    session.told(1, 0.1, 0.2)
+    session.intends_forget(1.0)
+    assert session.shows(2.0, 1) == set()
+    session.intends_forget(2.5)
+    session.forgot(2.5, 2.6, Outcome.UNKNOWN)
+    assert session.shows(3.0) == set()
+    session.forgot(1.0, 1.1)
+    assert session.shows(4.0) == {(Kind.RESURRECTED, 1)}
+
+
+def test_two_orders_behind_a_forget_are_compared_also_where_reads_may_be_behind_for_ever() -> None:
+    for duplicates, reported in ((Duplicates.EXACTLY_ONCE, {(Kind.REORDERED, 1)}), (Duplicates.AT_LEAST_ONCE, set())):
+        session = CheckedSession(Contract(reads=Reads.EVENTUAL, duplicates=duplicates))
+        session.intends_forget(0.1)
+        session.forgot(0.1, 0.2)
+        assert session.shows(1.0, (1, 1), 1) == set()
+        assert session.shows(2.0, 1, (1, 1)) == reported
+
+
+def test_outcomes_of_what_a_participant_saw_behind_a_forget_come_in_any_order() -> None:
+    session = CheckedSession()
+    session.intends_forget(0.1)
+    session.forgot(0.1, 0.2)
+    assert session.shows(1.0, 1, 2) == set()
+    session.checker.observe_participant(session.read(0.8, 1, 2), 3, [])
+    session.told(2, 0.5, 0.6, Outcome.UNKNOWN)
+    session.told(1, 0.3, 0.4, Outcome.UNKNOWN)
+    assert session.shows(2.0, 1, 2) == set()
+
+
+def test_of_what_was_missed_while_nothing_was_decided_each_is_dated_by_the_read_that_had_shown_it() -> None:
+    session = CheckedSession(TAIL)
+    session.told(1, 0.1, 0.2)
+    assert session.shows(0.5, 1) == set()
+    session.told(2, 0.6, 0.7)
+    session.crash(0.8, 0.9)
+    session.intends_forget(1.0)
+    assert session.shows(1.2, 2) == session.shows(1.4) == set()
+    session.forgot(1.0, 1.1, Outcome.FAILED)
+    session.sweep()
+    assert session.shows(2.0) == set()
+    assert session.shows(3.0) == {(Kind.ROLLED_BACK, 1), (Kind.ROLLED_BACK, 2)}
+
+
+def test_what_nobody_acknowledged_and_a_read_in_a_shadow_showed_is_rolled_back_and_not_lost() -> None:
+    session = CheckedSession(msgspec.structs.replace(BEHIND, retained_messages=2), reads_replica=True)
+    session.intends_forget(0.1)
+    session.told(1, 0.5, 0.6, Outcome.UNKNOWN)
+    session.crash(0.9, 1.0, caught_up=1.5)
+    assert session.shows(1.2, 1) == set()
+    session.forgot(0.1, 0.2)
+    session.sweep()
+    assert session.shows(3.0) == set()
+    assert session.shows(5.0) == {(Kind.ROLLED_BACK, 1)}
+
+
 def test_what_the_primary_alone_showed_in_flight_is_a_phantom_if_it_is_refused() -> None:
     session = CheckedSession(Contract(reads=Reads.EVENTUAL), asks_primary=True, reads_replica=True)
     session.told(1, 0.0, 0.1)
@@ -436,6 +647,51 @@ def test_what_a_replica_showed_and_hides_while_the_primary_has_it_is_non_monoton
     assert session.shows(0.8) == set()
     observed = session.checker.observe(session.read(2.0), session.read(2.05, 1))
     assert session.reported(observed) == {(Kind.NON_MONOTONIC, 1)}
+
+
+@pytest.mark.parametrize(("seen_at", "reported"), [(1.05, set()), (1.3, {(Kind.LOST, 2)})])
+def test_what_a_participant_saw_after_a_fault_was_not_taken_by_that(
+    seen_at: float, reported: set[tuple[Kind, int]]
+) -> None:
+    session = CheckedSession(TAIL)
+    session.told(1, 0.1, 0.2)
+    session.told(2, 0.9, 1.0)
+    seen = session.read(seen_at, 1, 2)
+    session.crash(1.1, 1.2)
+    assert session.shows(2.0, 1) == set()
+    session.checker.observe_participant(seen, 3, [])
+    session.sweep()
+    assert session.shows(3.0, 1) == reported
+
+
+@pytest.mark.parametrize(("lacked", "reported"), [((), {(Kind.STALE, 2)}), ((2,), set())])
+def test_what_the_primary_lacked_was_missing_also_within_the_bound_of_a_replica(
+    lacked: tuple[int, ...], reported: set[tuple[Kind, int]]
+) -> None:
+    session = CheckedSession(BEHIND, asks_primary=True, reads_replica=True)
+    session.told(1, 0.1, 0.2)
+    assert session.shows(1.0) == set()
+    session.told(2, 1.6, 1.7)
+    late, primary = session.read(2.0), session.read(2.1, *lacked)
+    assert session.reported(session.checker.observe(late, primary)) == {(Kind.LOST, 1)}
+    assert session.shows(4.0, 2) == reported
+
+
+@pytest.mark.parametrize(("answer", "reported"), [((3,), {(Kind.ROLLED_BACK, 3)}), ((), set())])
+def test_what_the_primary_showed_in_flight_after_a_fault_was_not_taken_by_that(
+    answer: tuple[int, ...], reported: set[tuple[Kind, int]]
+) -> None:
+    session = CheckedSession(msgspec.structs.replace(TAIL, reads=Reads.EVENTUAL), asks_primary=True, reads_replica=True)
+    session.told(1, 0.1, 0.2)
+    assert session.shows(1.0) == set()
+    session.crash(1.1, 1.2, caught_up=1.3)
+    assert session.shows(1.5) == set()
+    session.sweep()
+    session.checker.observe(session.read(2.1, 3), session.read(2.2, *answer))
+    assert session.shows(3.0) == set()
+    observed = session.checker.observe(session.read(4.0), session.read(4.1))
+    assert session.reported(observed) >= reported
+    assert ((Kind.ROLLED_BACK, 3) in session.reported(observed)) is bool(reported)
 
 
 @pytest.mark.parametrize("contract", [BEHIND, Contract(reads=Reads.EVENTUAL)], ids=["bounded", "eventual"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from soak.checker.absorb import absorb
-from soak.checker.contract import Contract, Duplicates, Expiry, Reads
+from soak.checker.contract import Contract, Duplicates, Expiry, Order, Reads
 from soak.checker.faults import Excuse, FaultWindow, Promotion
 from soak.checker.judge import judge
 from soak.checker.kinds import Kind
@@ -99,6 +99,25 @@ def test_a_permitted_repeat_takes_up_a_place_in_a_kept_window() -> None:
         for seq in (1, 2, 3):
             talk.ack(seq, float(seq))
         assert absent(talk.judge(4.0, *shown)) == missing
+
+
+def test_where_no_order_is_promised_the_place_of_a_message_does_not_say_how_old_it_is() -> None:
+    talk = Talk(Rules(contract=Contract(order=Order.NONE, retained_messages=3)), writers=2)
+    talk.ack(1, 1.0)
+    talk.ack(2, 2.0)
+    talk.ack(1, 3.0, writer=1)
+    doubt(talk, 3, 4.0)
+    assert talk.judge(5.0, (1, 1), 1, 2).is_clean
+    assert absent(talk.judge(6.0, 1, 2)) == {1: [1]}
+
+
+def test_what_was_shown_in_flight_behind_another_does_not_make_room_for_that() -> None:
+    talk = Talk(Rules(contract=Contract(retained_messages=2)), writers=2)
+    talk.ack(1, 1.0)
+    assert talk.judge(2.0, 1, (1, 1)).is_clean
+    talk.ack(1, 2.5, writer=1, sent=0.5)
+    talk.ack(2, 3.0)
+    assert absent(talk.judge(4.0, 2)) == {1: [1]}
 
 
 def taken(talk: Talk, first_missed: float, window: FaultWindow, *, last_seen: float = 0.0) -> list[Lost]:

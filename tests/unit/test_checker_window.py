@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from soak.checker.contract import Contract, Duplicates, Order
 from soak.checker.kinds import Kind
 from soak.checker.order import judge_window
 from soak.checker.read import MessageId
@@ -73,3 +74,11 @@ def test_a_read_that_showed_what_is_gone_since_cannot_be_placed() -> None:
 
 def test_an_unknown_write_that_was_seen_took_up_a_place() -> None:
     assert judge_window(1, [(0, 2)], {(0, 1)}, [(0, 1), (0, 2)], {(0, 2)}) == []
+
+
+@pytest.mark.parametrize("contract", [Contract(duplicates=Duplicates.AT_LEAST_ONCE), Contract(order=Order.NONE)])
+def test_where_nobody_knows_which_are_the_last_nothing_may_be_missing_while_there_is_room(contract: Contract) -> None:
+    findings = judge_window(5, WHOLE[:3], set(WHOLE[:4]), WHOLE, {WHOLE[1]}, contract)
+    assert [(finding.kind, finding.place) for finding in findings] == [(Kind.STALE, WHOLE[3])]
+    for seen in (WHOLE[:5], [*WHOLE[:3], *WHOLE[:2]]):
+        assert judge_window(5, seen, set(WHOLE[:6]), WHOLE, set(), contract) == []

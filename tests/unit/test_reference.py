@@ -890,7 +890,7 @@ EXAMPLES: dict[str, tuple[Contract, tuple[Happened, ...]]] = {
     "stale-and-seen": (STRICT, (wrote(1, 0), read(50, 1), read(60), read(80, 1))),
     "straddles-lives": (ABSOLUTE, (wrote(1, 0), wrote(2, 995), read(1100, 1, 2))),
     "swept-first": (STRICT, (wrote(1, 0), crash(50, 100), read(200), read(400))),
-    "told-after-forget": (STRICT, (wrote(1, 0), read(20), read(40, 1), forgot(50, 60))),
+    "told-after-forget": (STRICT, (wrote(1, 0, delivered=80), read(20), read(40, 1), forgot(50, 60))),
     "told-after-life": (
         SLIDING,
         (wrote(1, 0), wrote(2, 900, delivered=1600), wrote(3, 1300), read(1500, 3), read(1550, 2, 3)),
