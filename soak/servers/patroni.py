@@ -30,6 +30,7 @@ from soak.servers.postgres_group import CHEAP_LOGIN, PostgresGroup, PostgresNode
 from soak.servers.process_backend import ProcessBackend, ProcessSite
 from soak.servers.state import Pinned
 from soak.servers.strays import end_strays, kill_strays_below
+from soak.tasks import until
 
 SERVERS = ("postgres-1", "postgres-2", "postgres-3")
 ETCDS = ("etcd-1", "etcd-2", "etcd-3")
@@ -45,6 +46,9 @@ MAXIMUM_LAG_BYTES = 2**20
 HEARTBEAT_MS, ELECTION_MS = 250, 2_500
 """More than etcd's own: on a busy machine a healthy node may be silent for a second."""
 _FORM_SECONDS_MAX = 180.0
+LEAD_SECONDS_MAX = 30.0
+"""So long the one that led last may take to lead again before the others are started, too."""
+_POLL_SECONDS = 0.2
 """On an idle machine it takes ten."""
 _REST_SECONDS_MAX = 30.0
 _ACCESS = ("local all all", f"host all all {HOST}/32", f"host replication all {HOST}/32")
@@ -209,6 +213,8 @@ class PatroniGroup(PostgresGroup):
     has_bus = True
     agree_seconds_max = _FORM_SECONDS_MAX
     replacement_seconds = TTL_SECONDS + LOOP_WAIT_SECONDS + RETRY_SECONDS
+    _has_led = False
+    """Whether `last_primaries` was seen to lead since this process began."""
 
     def _make_nodes(self) -> list[GroupNode]:
         self.patronis = [self._make_node(name) for name in SERVERS]
@@ -250,6 +256,10 @@ class PatroniGroup(PostgresGroup):
 
     async def _form(self) -> None:
         await asyncio.gather(*(node.start_again() for node in self.etcds))
+        if self._has_led and all(node.pid is None for node in self.patronis):
+            # The others were stopped before it and lack what it acknowledged since. One of them that comes first leads.
+            await asyncio.gather(*(node.start_again() for node in self.last_primaries))
+            await until(self._is_led, LEAD_SECONDS_MAX, _POLL_SECONDS)
         await asyncio.gather(*(node.start_again() for node in self.patronis))
 
     async def primaries(self) -> list[GroupNode]:
@@ -263,7 +273,14 @@ class PatroniGroup(PostgresGroup):
         if not leaders:
             raise ServerUnreachableError(f"no node of {self.title} is the leader; see the logs in {self.folder}")
         self.last_primaries = [max(leaders, key=lambda one: one[0])[1]]
+        self._has_led = True
         return self.last_primaries
+
+    async def _is_led(self) -> bool:
+        try:
+            return bool(await self.primaries())
+        except ServerUnreachableError:
+            return False
 
     async def leader(self) -> PatroniNode:
         """Return the node that takes writes."""

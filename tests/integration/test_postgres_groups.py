@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import aiohttp
 import asyncpg
+import psutil
 import pytest
 
 from soak.daemon.contracts import ask_servers, given_by
@@ -220,6 +221,22 @@ async def test_groups_side_by_side_do_not_meet_and_keep_their_roles_and_data(tmp
         store = await registry.open_store("postgres", context_of(one))
         assert len(await store.history("kept")) == 5
         await store.close()
+
+
+@pytest.mark.long
+async def test_a_clean_restart_of_all_patroni_nodes_takes_nothing_and_leaves_the_leader(tmp_path: Path) -> None:
+    async with running(tmp_path, "postgres", **PATRONI) as servers:
+        await lose(servers, "patroni_switchover", lambda lost: not lost)
+        leader = (await servers.telemetry("postgres"))["primary"]
+        assert leader != "postgres-1"
+        await lose(servers, "restart", lambda lost: not lost)
+        assert (await servers.telemetry("postgres"))["primary"] == leader
+        group = servers.nodes["postgres"]
+        assert isinstance(group, PatroniGroup)
+        born = {node.name: psutil.Process(node.pid).create_time() for node in group.patronis}
+        assert min(born, key=lambda name: born[name]) == leader, (
+            "it comes first, because it has what the others may lack"
+        )
 
 
 @pytest.mark.long
