@@ -146,7 +146,7 @@ def _is_up_meanwhile(window: FaultWindow) -> bool:
 def _by_kind(window: FaultWindow, found: list[Fact]) -> Explanation | None:
     """Name the cause where what was done to the server leaves no other."""
     fault = ref_of(window)
-    if window.promotes is not Promotion.NONE:
+    if window.has_promoted:
         # Not an unsynced tail, though it is one that is gone: the old primary had synced it, and whoever reads
         # "unsynced" would look at the disk. It had not reached the replica that took its place.
         promoted = facts.ReplicaPromoted(fault=fault, lag_bytes=window.telemetry.get("replication_lag_bytes"))
@@ -264,7 +264,7 @@ def _deadly_windows(clues: Clues) -> list[FaultWindow]:
     return [
         window
         for window in clues.faults
-        if window.excuses is not Excuse.NOTHING
+        if (window.excuses is not Excuse.NOTHING or window.has_promoted)
         and window.started <= clues.first_missed
         and (clues.attempt is None or clues.attempt.sent <= (window.ended or window.started))
         and clues.last_seen <= (window.ended or window.started)

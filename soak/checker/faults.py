@@ -105,6 +105,12 @@ class FaultWindow(msgspec.Struct, kw_only=True):
         return self.ended is None
 
     @property
+    def has_promoted(self) -> bool:
+        """Whether a replica took the place of its primary, also where that was not asked for."""
+        before, after = self.telemetry.get("primary"), self.telemetry_after.get("primary")
+        return self.promotes is not Promotion.NONE or (None not in {before, after} and before != after)
+
+    @property
     def leaves_old_primary(self) -> bool:
         """Whether clients may go on reading from a primary that has been replaced and does not know it."""
         return self.promotes is Promotion.BESIDE_THE_OLD

@@ -270,6 +270,12 @@ def after(fault: FaultWindow, **telemetry: str) -> FaultWindow:
     return fault
 
 
+def promoting(fault: FaultWindow) -> FaultWindow:
+    """Let another node be the primary after a fault that was to promote none."""
+    fault.telemetry = {"primary": "postgres-1"}
+    return after(fault, primary="postgres-2")
+
+
 @pytest.mark.parametrize("kind", LOSSES)
 @pytest.mark.parametrize(
     ("fault", "cause", "is_sure"),
@@ -277,6 +283,8 @@ def after(fault: FaultWindow, **telemetry: str) -> FaultWindow:
         (window("failover", 11.0, survivor=9.0), Cause.REPLICA_LAG, True),
         (window("early_failover", 11.0, survivor=9.0), Cause.REPLICA_LAG, True),
         (window("early_failover", 9.0, 12.0, survivor=9.0), Cause.REPLICA_LAG, True),
+        (promoting(window("restart", 11.0, survivor=9.0)), Cause.REPLICA_LAG, True),
+        (promoting(window("crash", 11.0, survivor=9.0)), Cause.REPLICA_LAG, True),
         (after(window("downgrade", 11.0), keys="0"), Cause.RESTART_WITHOUT_PERSISTENCE, True),
         (after(window("downgrade", 11.0), keys="7"), Cause.RESTART_WITHOUT_PERSISTENCE, False),
         (window("downgrade", 11.0), Cause.RESTART_WITHOUT_PERSISTENCE, False),

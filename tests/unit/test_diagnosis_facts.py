@@ -119,6 +119,11 @@ CASES: list[tuple[Fact, Clues, Clues]] = [
         evidence(faults=[window("failover", telemetry={"replication_lag_bytes": "0"})]),
     ),
     (
+        f.ReplicaPromoted(fault=FaultRef("redis", "restart", 20), lag_bytes=None),
+        evidence(faults=[window("restart", telemetry={"primary": "a"}, telemetry_after={"primary": "b"})]),
+        evidence(faults=[window("restart", telemetry={"primary": "a"}, telemetry_after={"primary": "a"})]),
+    ),
+    (
         f.OtherVersionStarted(fault=FaultRef("redis", "downgrade", 20), keys_after="0"),
         evidence(faults=[window("downgrade", telemetry_after={"keys": "0"})]),
         evidence(faults=[window("downgrade", telemetry_after={"keys": "9"})]),

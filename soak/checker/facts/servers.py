@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from soak.checker.clues import Clues, ProcessChange, Rise
 from soak.checker.facts.fact import Fact, FaultRef, When, seconds
-from soak.checker.faults import Promotion
 from soak.checker.telemetry import FOLDER_MARK
 
 OFF = frozenset({"no", "off", "0", ""})
@@ -143,7 +142,7 @@ class ReplicaPromoted(Fact, frozen=True, kw_only=True):
 
     def holds(self, clues: Clues) -> bool:
         window = self.fault.window(clues)
-        if window is None or window.promotes is Promotion.NONE:
+        if window is None or not window.has_promoted:
             return False
         return window.telemetry.get("replication_lag_bytes") == self.lag_bytes
 
