@@ -29,6 +29,8 @@ _JSON = "application/json"
 class RequestNotSentError(NotApplied):
     """The request never left: the service cannot be reached, or no connection was free in time."""
 
+    of_server = True
+
 
 class HttpClient:
     """Connections to one server."""

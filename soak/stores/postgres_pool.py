@@ -376,9 +376,13 @@ _COMPLETION_UNKNOWN = "40003"
 class NotConnectedError(NotApplied):
     """No connection could be made: nothing was sent."""
 
+    of_server = True
+
 
 class PoolExhaustedError(NotApplied):
     """No connection became free in time: nothing was sent."""
+
+    of_server = True
 
 
 class RolledBackError(NotApplied):

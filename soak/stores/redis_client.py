@@ -64,6 +64,8 @@ class RedisError(Exception):
 class NotSentError(RedisError, NotApplied):
     """The command never left this process: no connection, none with room in time, or it is closed."""
 
+    of_server = True
+
 
 class LoginRefusedError(NotSentError):
     """The server wants a password, or another one."""

@@ -366,7 +366,7 @@ class Examiner:
         if method == "search":
             return  # it does not hold up the reading, and says nothing about it
         if getattr(error, "of_server", False):
-            return  # sessions on other servers may be answered; this one is not to blame
+            return  # it never left, or sessions on other servers are answered: this one is not to blame
         others, _ = self._answered.beside(tracked)
         self._failed.note(tracked, returned)
         failing = tracked.book.failing

@@ -18,6 +18,7 @@ from tests.support.verifying import (
     RaisesForOne,
     Script,
     Soaking,
+    UnreachableForOne,
     Verifying,
     altered,
     found_kinds,
@@ -396,6 +397,16 @@ async def test_a_session_that_cannot_be_read_is_reported_and_does_not_hold_up_th
         assert found_kinds(verdict) == {"undecodable": 1}
         assert verdict.findings[0].example.message == f"{RaisesForOne.unreadable}/*"
         assert verdict.findings[0].cause == "unknown"
+
+
+async def test_reads_that_never_left_say_nothing_about_their_session(soaking: Soaking) -> None:
+    async with soaking(store=f"{STORES}:UnreachableForOne", contract=STRICT) as script:
+        await script.say(TALK, MESSAGES)
+        await script.say(UnreachableForOne.unreadable, MESSAGES)
+        async with verifying(script) as verifier:
+            await verifier.until_verified(2 * MESSAGES)
+            verdict = await verifier.finish()
+    assert (verdict.verdict, found_kinds(verdict)) == ("pass", {})
 
 
 @pytest.mark.long

@@ -36,6 +36,7 @@ from soak.ledger.writer import LedgerWriter
 from soak.settings import LedgerSettings, SoakSettings, VerifierSettings
 from soak.stores import registry
 from soak.stores.protocol import MemoryStore, StoreContext
+from soak.stores.redis_client import NotSentError
 from soak.stores.redis_stores import RedisListStore
 from soak.verifier import checkpoint, evidence_file, process, result
 from tests.support.command import plain_environment
@@ -156,6 +157,20 @@ class RaisesForOne(RedisListStore):
         if session == self.unreadable:
             raise ValueError("Expecting value: line 1 column 1 (char 0)")
         return await super().history(session, last)
+
+
+class UnreachableForOne(RaisesForOne):
+    """A list whose reads of one session find no connection for a while."""
+
+    layout = "unreachable-for-one"
+    failures_left = 20
+    """Of each process that reads: more than are needed to call a session unreadable."""
+
+    async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
+        if session == self.unreadable and self.failures_left:
+            self.failures_left -= 1
+            raise NotSentError("no connection within 5s")
+        return await RedisListStore.history(self, session, last)
 
 
 class SlowToRead(RedisListStore):
