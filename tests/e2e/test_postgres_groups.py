@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import psutil
@@ -39,9 +40,8 @@ def test_what_a_primary_that_dies_by_itself_had_not_replicated_is_judged_as_what
         primary = sender.parent()
         assert primary is not None
         sender.suspend()  # what is acknowledged from now on never leaves the primary
-        since = total(check.status(), "acknowledged")
-        # More than the status may be behind: the first of these were acknowledged, and sent on, before.
-        check.until(lambda status: total(status, "acknowledged") >= since + 300)
+        # The status may be behind by more than that, so it cannot tell that some were. Two seconds may be lost.
+        time.sleep(1.0)
         primary.kill()
         check.until(lambda status: total(status, "tolerated") or total(status, "violations"), FAILOVER_SECONDS_MAX)
         check.until_verified(2 * total(before, "verified"))

@@ -77,7 +77,7 @@ async def test_a_partition_of_a_given_server_holds_up_our_clients_and_nobody_els
         async with client_of(ours) as client:
             assert (await client.lrange("session", 0, -1))[:2] == ["before", "of another user"]
         assert "testbed.allow_faults" in str(faults.ALL["latency"].unavailable(servers, "redis"))
-        assert "process or its disk" not in str(faults.ALL["latency"].unavailable(servers, "redis"))
+        assert "servers that soak starts" not in str(faults.ALL["latency"].unavailable(servers, "redis"))
 
 
 async def test_a_given_postgres_behind_the_proxy_applies_what_it_does_not_get_to_acknowledge(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ async def test_every_fault_over_the_wire_can_happen_to_a_given_group(
         group, server = cast("RedisGroup", operator.nodes["redis"]), servers.nodes["redis"]
         assert isinstance(server, GivenRedisGroup)
         assert server.port == urlsplit(operator.nodes["redis"].url.split(",")[0]).port
-        assert "testbed.allow_faults" in str(faults.ALL["failover_command"].unavailable(servers, "redis"))
+        assert "is for servers that soak starts" in str(faults.ALL["failover_command"].unavailable(servers, "redis"))
         await _keys_of_the_run_expire(servers, group)
         await _memory_runs_short(servers, group)
         for name in failovers:

@@ -57,9 +57,9 @@ class Allowance:
         possible = {RESTART, *OVER_THE_WIRE, *IN_THE_WAY}
         # First what allowing it would not change.
         if fault not in possible | IN_ITS_WORKLOAD:
-            instead = "name its container in testbed.containers"
-            instead = instead if fault in IN_ITS_CONTAINER else f"possible are {', '.join(sorted(possible))}"
-            return f"{OTHERS}; {fault} needs its process or its disk, which are not ours: {instead}"
+            instead = ", or whose container testbed.containers names"
+            instead = instead if fault in IN_ITS_CONTAINER else f"; possible here are {', '.join(sorted(possible))}"
+            return f"{OTHERS}; {fault} is for servers that soak starts{instead}"
         if fault not in self.faults:
             return f"{OTHERS}; to allow it: --set testbed.allow_faults={fault}"
         if fault == RESTART and self.restart is None:
