@@ -26,6 +26,7 @@ from soak.servers.ports import free_port
 from soak.stores.chroma import COLLECTIONS, ChromaStore
 from soak.stores.http_contract import HttpAnswerError
 from soak.stores.protocol import StoreContext
+from tests.support.needs import missing
 from tests.support.servers.breaking import started
 
 AUTHOR = MessageGenerator("run-1", 7)
@@ -187,7 +188,7 @@ async def test_after_a_power_cut_its_documents_are_on_the_disk_and_cannot_be_rea
     del chroma_url
     async with bed_of(tmp_path, power_cuts=True) as servers:
         if servers.no_power_cuts is not None:
-            pytest.skip(servers.no_power_cuts)
+            missing(servers.no_power_cuts)
         async with opened(servers.nodes["chroma"].url, namespace) as store:
             await asyncio.gather(*(say(store, f"talk {number}", *range(1, 40)) for number in range(4)))
             await ALL["power_cut"].inject(servers, "chroma")
