@@ -83,10 +83,9 @@ class Conductor:
     def active(self) -> list[str]:
         return sorted(f"{story.name} of {story.target}" for story in self._active)
 
-    @property
-    def ending_load(self) -> str:
-        """The fault that ends a process of the load now, or has just done so; empty: none does."""
-        name, until = self._load_ended
+    def claim_load_end(self) -> str:
+        """Return the fault that has ended a process of the load, once for each fault; empty: none has."""
+        (name, until), self._load_ended = self._load_ended, ("", 0.0)
         return name if time.monotonic() < until else ""
 
     @property

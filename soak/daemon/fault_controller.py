@@ -187,10 +187,9 @@ class FaultController:
         self._say = say
         self._until = math.inf if duration_seconds is None else duration_seconds
 
-    @property
-    def ending_load(self) -> str:
-        """The fault that ends a process of the load now, or has just done so; empty: none does."""
-        return "" if self.conductor is None else self.conductor.ending_load
+    def claim_load_end(self) -> str:
+        """Return the fault that has ended a process of the load, once for each fault; empty: none has."""
+        return "" if self.conductor is None else self.conductor.claim_load_end()
 
     def prepare(self) -> None:
         """Say what is planned, and what can be asked for by hand."""

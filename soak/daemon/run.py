@@ -363,11 +363,14 @@ class Daemon:
                 settings=settings.supervision,
                 register=register,
                 is_final=finals.get(name, lambda: False),
-                ended_by=(lambda: self._conducting.ending_load) if name == "load" else (lambda: ""),
+                ended_by=self._ended_load if name == "load" else (lambda: ""),
                 on_event=self._say,
             )
             for name, command in commands.items()
         ]
+
+    def _ended_load(self) -> str:
+        return self._conducting.claim_load_end()
 
     def _make_page(self) -> StatusPage:
         verifier = self._settings.verifier

@@ -136,13 +136,11 @@ class ClusterClient:
         self._layout_due_seconds = time.monotonic() + LAYOUT_SECONDS_MAX if self._reads_replicas else math.inf
 
     async def _refresh_layout(self) -> None:
-        """Ask who has which keys, if that is due: now and then where replicas are read, and after a node was silent.
+        """Ask who has which keys: now and then where replicas are read, and after a node was silent.
 
         redis-py asks by itself only after an error of its own. Our time limit comes before its, so without this a
         client would stay with a silent primary when another one has long taken its place.
         """
-        if time.monotonic() < self._layout_due_seconds:
-            return
         self._schedule_layout()  # first: one caller asks, and the others go on
         for _ in range(ASKED_IN_TIME):
             # Where no node answers, what is known stays, and the command itself says why it fails.
@@ -175,7 +173,8 @@ class ClusterClient:
         }
 
     async def _execute(self, *command: Argument) -> Any:
-        await self._refresh_layout()
+        if time.monotonic() >= self._layout_due_seconds:
+            await self._refresh_layout()
         tries = READ_TRIES_MAX if self._reads_again and command[0] in _READS else 1
         while True:
             tries -= 1
